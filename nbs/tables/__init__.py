@@ -1,0 +1,1 @@
+"""Package data; see settings.ini and setup.py for how it is installed."""

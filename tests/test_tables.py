@@ -1,0 +1,55 @@
+"""Table notebooks through papermill, as a user runs them."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from seval_ex.ledger import SEvalError
+from seval_ex.tables import list_tables, run_table, table_data
+
+NAME = "table1_pipeline_variants"
+
+
+def test_table1_runs_on_the_sample(tmp_path):
+    run = run_table(
+        NAME, {"data": "sample", "limit": 8, "resamples": 50}, out=tmp_path, progress=False
+    )
+    results = pd.read_csv(tmp_path / NAME / f"{NAME}.csv")
+    record = json.loads((tmp_path / NAME / f"{NAME}.json").read_text("utf-8"))
+    assert record["parameters"]["limit"] == 8 and "NOT SummEval" in record["parameters"]["note"]
+    assert set(results["variant"]) == {"base", "3-chunk", "stsum_text", "stsum_text + FN"}
+    cells = json.loads(run.notebook.read_text("utf-8"))["cells"]
+    first = next(cell for cell in cells if cell.get("outputs"))
+    assert "".join(first["outputs"][0]["text"]).startswith("Data: the sample")
+    assert sorted(path.name for path in run.outputs) == [f"{NAME}.csv", f"{NAME}.json"]
+    leftovers = [p.name for p in run.notebook.parent.iterdir() if p.name.startswith(".")]
+    assert leftovers == []
+
+
+def test_one_variant_without_intervals(tmp_path):
+    given = {"data": "sample", "limit": 4, "resamples": 0, "variants": ["base"]}
+    run = run_table(NAME, given, out=tmp_path, progress=False)
+    assert len(run.outputs) == 2
+
+
+def test_a_failing_cell_is_named_and_its_notebook_kept(tmp_path):
+    with pytest.raises(SEvalError, match="no engine 'oracle'") as caught:
+        run_table(NAME, {"data": "sample", "engine": "oracle"}, out=tmp_path, progress=False)
+    assert str(tmp_path) in str(caught.value)
+    assert "oracle" in (tmp_path / NAME / f"{NAME}.ipynb").read_text("utf-8")
+
+
+def test_every_table_is_listed():
+    assert NAME in list_tables()
+
+
+def test_auto_takes_the_sample_without_summeval(monkeypatch):
+    monkeypatch.delenv("SEVAL_EX_DATA", raising=False)
+    frame, note = table_data("auto")
+    assert len(frame) == 112 and note.startswith("Data: the sample")
+
+
+def test_auto_takes_summeval_when_at_hand(shared_data):
+    frame, note = table_data("auto")
+    assert len(frame) == 1600 and note.startswith("Data: SummEval")
