@@ -6,10 +6,10 @@ Docs: https://example.github.io/seval_ex/ledger.html.md"""
 
 # %% auto #0
 __all__ = ['Side', 'SCORES', 'LABELS', 'Unjudged', 'STATEMENT_COLUMNS', 'MARKS', 'STYLE', 'MEANINGS', 'Label', 'Status',
-           'SEvalError', 'InvalidInput', 'Record', 'Statement', 'Evidence', 'Verdict', 'Counts', 'precision', 'recall',
-           'f1', 'recall_source', 'f1_source', 'judged', 'bounds', 'Ledger', 'count_verdicts', 'support', 'scores',
-           'why_undefined', 'write_ledgers', 'read_ledgers', 'to_frame', 'passages', 'shown', 'to_text', 'to_html',
-           'html_page']
+           'SEvalError', 'InvalidInput', 'Record', 'Statement', 'Evidence', 'Verdict', 'Usage', 'Counts', 'precision',
+           'recall', 'f1', 'recall_source', 'f1_source', 'judged', 'bounds', 'Ledger', 'count_verdicts', 'support',
+           'scores', 'why_undefined', 'write_ledgers', 'read_ledgers', 'to_frame', 'passages', 'shown', 'to_text',
+           'to_html', 'html_page']
 
 # %% ../nbs/01_ledger.ipynb #ecfed670
 import hashlib
@@ -123,16 +123,40 @@ class Verdict(Record):
         One sentence for a reader.
     reply : str or None
         Key of the recorded reply that the verdict was read from.
+    supports : dict of str to float
+        Where several engines judged, what each made of it.
     """
 
     statement: str
     label: Label
     support: float | None = Field(default=None, ge=0, le=1)
+    supports: dict[str, float] = Field(default_factory=dict)
     evidence: tuple[Evidence, ...] = ()
     explanation: str = ""
     reply: str | None = None
 
 # %% ../nbs/01_ledger.ipynb #90295ac2
+class Usage(Record):
+    """What asking models cost.
+
+    Parameters
+    ----------
+    calls, repairs : int
+        Replies that were read, and those among them that repaired an earlier one.
+    prompt_tokens, output_tokens, cached_tokens : int
+        As the servers counted them; what a server does not count is missing here.
+    seconds : float
+        Time until the replies were complete.
+    """
+
+    calls: int = 0
+    repairs: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    seconds: float = 0.0
+
+# %% ../nbs/01_ledger.ipynb #2cc90b5c
 class Counts(NamedTuple):
     """How many statements of each side got which verdict.
 
@@ -175,7 +199,7 @@ class Counts(NamedTuple):
             covered=self.covered + self.source_unjudged * supported,
         )
 
-# %% ../nbs/01_ledger.ipynb #2cc90b5c
+# %% ../nbs/01_ledger.ipynb #0bc44ce1
 def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
@@ -268,7 +292,7 @@ def judged(counts: Counts) -> float | None:
     """
     return _ratio(counts.tp + counts.fp, counts.summary_statements)
 
-# %% ../nbs/01_ledger.ipynb #0bc44ce1
+# %% ../nbs/01_ledger.ipynb #4b990fbf
 SCORES: Mapping[str, Any] = {
     "precision": precision,
     "recall": recall,
@@ -296,7 +320,7 @@ def bounds(score: str, counts: Counts) -> tuple[float | None, float | None]:
     function = SCORES[score]
     return function(counts.resolved(supported=False)), function(counts.resolved(supported=True))
 
-# %% ../nbs/01_ledger.ipynb #4b990fbf
+# %% ../nbs/01_ledger.ipynb #bff45399
 LABELS: Mapping[Side, frozenset[Label]] = {
     "summary": frozenset({Label.TP, Label.FP, Label.UNJUDGED}),
     "source": frozenset({Label.FN, Label.COVERED, Label.UNJUDGED}),
@@ -310,7 +334,7 @@ def _check_span(where: str, start: int | None, end: int | None, text: str) -> No
     if start is None or end is None or not 0 <= start <= end <= len(text):
         raise ValueError(f"{where}: [{start}:{end}] is no span of a text of {len(text)} characters")
 
-# %% ../nbs/01_ledger.ipynb #bff45399
+# %% ../nbs/01_ledger.ipynb #8a206b28
 class Ledger(Record):
     """All that was found about one (source, summary) pair.
 
@@ -331,7 +355,10 @@ class Ledger(Record):
     reason : str
         The status in a sentence.
     settings : dict
-        Whatever else decides the result, such as the threshold.
+        Whatever else decides the result: threshold, model, digests of the prompts.
+    usage, source_usage : Usage
+        What the summary cost, and what taking the source apart cost, which all summaries of the
+        document share.
 
     Raises
     ------
@@ -350,6 +377,8 @@ class Ledger(Record):
     status: Status = Status.OK
     reason: str = ""
     settings: dict[str, Any] = Field(default_factory=dict)
+    usage: Usage = Usage()
+    source_usage: Usage = Usage()
     schema_version: Literal[1] = 1
 
     @model_validator(mode="after")
@@ -450,7 +479,7 @@ class Ledger(Record):
     def __str__(self) -> str:
         return to_text(self)
 
-# %% ../nbs/01_ledger.ipynb #8a206b28
+# %% ../nbs/01_ledger.ipynb #02dd71dc
 def count_verdicts(ledger: Ledger, duplicates: bool = False) -> Counts:
     """Count a ledger's verdicts.
 
@@ -534,7 +563,7 @@ def _treated(counts: Counts, unjudged: Unjudged) -> Counts:
     choices = "undefined, exclude, unsupported or supported"
     raise InvalidInput(f"unjudged={unjudged!r}: choose {choices}")
 
-# %% ../nbs/01_ledger.ipynb #02dd71dc
+# %% ../nbs/01_ledger.ipynb #8d555515
 def why_undefined(ledger: Ledger) -> dict[str, str]:
     """Say for each undefined score of a ledger why it is undefined.
 
@@ -572,7 +601,7 @@ def _why(ledger: Ledger, counts: Counts, about_source: bool) -> str:
         )
     return "no statement is supported and none is missed" if about_source else "no degree was given"
 
-# %% ../nbs/01_ledger.ipynb #8d555515
+# %% ../nbs/01_ledger.ipynb #1524bc26
 def write_ledgers(ledgers: Iterable[Ledger], path: str | Path) -> int:
     """Write ledgers as JSON Lines and return how many were written.
 
@@ -607,7 +636,7 @@ def read_ledgers(path: str | Path) -> Iterator[Ledger]:
                 except InvalidInput as error:
                     raise InvalidInput(f"{path}, line {number}: {error}") from error
 
-# %% ../nbs/01_ledger.ipynb #1524bc26
+# %% ../nbs/01_ledger.ipynb #2775a163
 STATEMENT_COLUMNS = (
     *("statement", "side", "text", "start", "end", "duplicate_of"),
     *("label", "support", "evidence", "explanation"),
@@ -655,7 +684,7 @@ def passages(ledger: Ledger, statement: Statement, verdict: Verdict) -> list[str
         for evidence in verdict.evidence
     ]
 
-# %% ../nbs/01_ledger.ipynb #2775a163
+# %% ../nbs/01_ledger.ipynb #3cceb2db
 MARKS: Mapping[Label, str] = {
     Label.TP: "✓",
     Label.FP: "✗",
@@ -692,7 +721,7 @@ def to_text(ledger: Ledger) -> str:
             lines.append(f"    {_shortened(verdict.explanation, 400)}")
     return "\n".join(lines)
 
-# %% ../nbs/01_ledger.ipynb #3cceb2db
+# %% ../nbs/01_ledger.ipynb #1eebd024
 STYLE = """
 .sx{font:14px/1.5 system-ui,sans-serif;color:inherit;max-width:76rem;text-align:start}
 .sx *{box-sizing:border-box}
@@ -731,7 +760,7 @@ MEANINGS: Mapping[Label, str] = {
     Label.UNJUDGED: "no valid verdict",
 }
 
-# %% ../nbs/01_ledger.ipynb #1eebd024
+# %% ../nbs/01_ledger.ipynb #d1cef7d0
 class _Mark(NamedTuple):
     start: int
     end: int
@@ -769,7 +798,7 @@ def _marked(text: str, marks: Sequence[_Mark], prefix: str) -> str:
         ]
     return "".join(html)
 
-# %% ../nbs/01_ledger.ipynb #d1cef7d0
+# %% ../nbs/01_ledger.ipynb #1fd2218d
 def _marks(ledger: Ledger, side: Side, prefix: str) -> list[_Mark]:
     marks = []
     places = {s.id: (s.start, s.end) for s in ledger.statements if s.side == side}
@@ -813,7 +842,7 @@ def _item(statement: Statement, verdict: Verdict, passages: Sequence[str], prefi
         f"{escape(statement.text)}{evidence}{why}</li>"
     )
 
-# %% ../nbs/01_ledger.ipynb #1fd2218d
+# %% ../nbs/01_ledger.ipynb #17fe6764
 def _column(ledger: Ledger, side: Side, prefix: str) -> str:
     items = [
         _item(statement, verdict, passages(ledger, statement, verdict), prefix)

@@ -6,19 +6,25 @@ Docs: https://example.github.io/seval_ex/verify.html.md"""
 
 # %% auto #0
 __all__ = ['SURROGATES', 'LAST_CHARACTER', 'Encoded', 'NO_MATCH', 'EVIDENCE_SHARE', 'ALIGNMENT_LIMIT', 'SHOWN_WORDS',
-           'DEFAULT_THRESHOLD', 'Verifier', 'LexicalVerifier']
+           'DEFAULT_THRESHOLD', 'LABELS_OF_MODELS', 'Verifier', 'LexicalVerifier', 'verdicts_schema', 'read_label',
+           'read_verdicts', 'label_support', 'LLMVerifier', 'GroundedVerifier']
 
 # %% ../nbs/06_verify.ipynb #675eb218
 import math
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from rapidfuzz.distance import LCSseq
 from rapidfuzz.process import extractOne
 
 from .ledger import Evidence, InvalidInput, Label, Statement, Verdict
+from .llm import Reply, ReplyInvalid, Request
+from .prompting import Prompt, ask_json, load_prompt
+from .recordings import Model
 from .text import TOKEN, tokens
 
 # %% ../nbs/06_verify.ipynb #ea476260
@@ -282,3 +288,268 @@ class LexicalVerifier:
             return _best_piece(encoded, index)
         size = max(self.minimum, math.ceil(self.stretch * len(encoded)))
         return _best_window(encoded, index, size)
+
+# %% ../nbs/06_verify.ipynb #937d72cf
+LABELS_OF_MODELS = {"supported": Label.TP, "not_supported": Label.FP}
+
+
+def verdicts_schema(count: int) -> dict[str, Any]:
+    """Describe the answer that judges a number of statements: flat, without references."""
+    properties = {
+        "id": {"type": "integer"},
+        "evidence": {"type": "array", "items": {"type": "integer"}, "maxItems": 5},
+        "label": {"type": "string", "enum": list(LABELS_OF_MODELS)},
+        "reason": {"type": "string"},
+    }
+    verdict = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+    verdicts = {"type": "array", "items": verdict, "minItems": count, "maxItems": count}
+    return {
+        "type": "object",
+        "properties": {"verdicts": verdicts},
+        "required": ["verdicts"],
+        "additionalProperties": False,
+    }
+
+
+def read_label(text: Any) -> Label:
+    """Read a label; whatever is not in the set is unjudged.
+
+    Case, white space, invisible characters and words that end in a colon before it don't matter.
+
+    Examples
+    --------
+    >>> read_label("no reason to downgrade: Not supported").value, read_label("mostly").value
+    ('FP', 'unjudged')
+    """
+    if not isinstance(text, str):
+        return Label.UNJUDGED
+    visible = "".join(c for c in text if unicodedata.category(c) not in ("Cf", "Cc"))
+    last = unicodedata.normalize("NFKC", visible).casefold().rsplit(":", 1)[-1]
+    word = re.sub(r"[\s\-]+", "_", last.strip(" \t\n.\"'*`"))
+    return LABELS_OF_MODELS.get(word, Label.UNJUDGED)
+
+# %% ../nbs/06_verify.ipynb #a8b7cca6
+class _Found(NamedTuple):
+    """A verdict as the model gave it."""
+
+    label: Label
+    evidence: tuple[int, ...]
+    reason: str
+
+
+def read_verdicts(value: Any) -> dict[int, _Found]:
+    """Read the verdicts of an answer by their ids; ids with contradictory verdicts are left out.
+
+    Raises
+    ------
+    ReplyInvalid
+        If it is not ``{"verdicts": [{"id": …, "label": …}, …]}`` or the bare list.
+    """
+    listed = value.get("verdicts") if isinstance(value, dict) else value
+    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        raise ReplyInvalid('expected {"verdicts": [{"id": 1, "label": "…"}, …]}')
+    found: dict[int, _Found] = {}
+    contradictory = set()
+    for each in listed:
+        number = _whole(each.get("id"))
+        cited = each.get("evidence")
+        numbers = tuple(n for n in map(_whole, cited if isinstance(cited, list) else ()) if n)
+        verdict = _Found(read_label(each.get("label")), numbers, str(each.get("reason") or ""))
+        if number is not None and found.setdefault(number, verdict).label != verdict.label:
+            contradictory.add(number)
+    return {number: verdict for number, verdict in found.items() if number not in contradictory}
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, (int, str, float)):
+        return None
+    text = str(value).strip()
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
+
+# %% ../nbs/06_verify.ipynb #e5a40117
+def label_support(reply: Reply, number: int) -> float | None:
+    """Find how probable "supported" was where the label of a statement begins.
+
+    Parameters
+    ----------
+    reply : Reply
+        With log-probabilities.
+    number : int
+        The statement's id in the answer.
+
+    Returns
+    -------
+    float or None
+        0 to 1; None where the reply does not tell.
+    """
+    pattern = rf'"id"\s*:\s*"?{number}\b[^{{}}]*?"label"\s*:\s*"(?=supported|not)'
+    place = re.search(pattern, reply.text)
+    if place is None or not reply.logprobs:
+        return None
+    position = 0
+    for token in reply.logprobs:
+        if position <= place.end() < position + len(token.token):
+            offset = place.end() - position
+            return _share_of_supported(token.top or {token.token: token.logprob}, offset)
+        position += len(token.token)
+    return None
+
+
+def _share_of_supported(top: Mapping[str, float], offset: int) -> float | None:
+    for_it = sum(math.exp(p) for token, p in top.items() if token[offset : offset + 1] == "s")
+    against = sum(math.exp(p) for token, p in top.items() if token[offset : offset + 1] == "n")
+    return for_it / (for_it + against) if for_it + against else None
+
+# %% ../nbs/06_verify.ipynb #f449d247
+@dataclass(frozen=True)
+class LLMVerifier:
+    """Ask a language model which statements the other text supports.
+
+    Parameters
+    ----------
+    model : Model
+        Who is asked.
+    request : Request
+        Temperature, seed, window and the like; its messages are replaced.
+    prompt : Prompt
+        By default the package's `verify_text`, for sentences of a source; `verify_statements` is
+        for lists of statements.
+    batch : int, default 40
+        Statements a call at most.
+    """
+
+    model: Model
+    request: Request = field(default_factory=lambda: Request(messages=()))
+    prompt: Prompt = field(default_factory=lambda: load_prompt("verify_text"))
+    batch: int = 40
+
+    def verify(
+        self, statements: Sequence[Statement], against: Sequence[Statement]
+    ) -> list[Verdict]:
+        """Judge statements; one without a valid verdict stays unjudged.
+
+        Raises
+        ------
+        LLMError
+            If the model cannot be asked or its answer cannot be read.
+        """
+        return [
+            verdict
+            for start in range(0, len(statements), self.batch)
+            for verdict in self._judged(statements[start : start + self.batch], against)
+        ]
+
+    def _judged(
+        self, statements: Sequence[Statement], against: Sequence[Statement]
+    ) -> list[Verdict]:
+        numbered = dict(enumerate(statements, start=1))
+        verdicts = self._asked(numbered, against, is_repair=False)
+        missing = {number: each for number, each in numbered.items() if number not in verdicts}
+        if missing:
+            verdicts |= self._asked(missing, against, is_repair=True)
+        return [
+            verdicts.get(number)
+            or Verdict(
+                statement=statement.id,
+                label=Label.UNJUDGED,
+                explanation="The model gave no verdict on it, asked twice.",
+            )
+            for number, statement in numbered.items()
+        ]
+
+    def _asked(
+        self, numbered: Mapping[int, Statement], against: Sequence[Statement], is_repair: bool
+    ) -> dict[int, Verdict]:
+        messages = self.prompt.fill(
+            against=[{"n": n, "text": each.text} for n, each in enumerate(against, start=1)],
+            statements=[{"id": n, "text": each.text} for n, each in numbered.items()],
+        )
+        changes = {"messages": messages, "json_schema": verdicts_schema(len(numbered))}
+        request = self.request.model_copy(update=changes)
+        key, reply, found = ask_json(self.model, request, read_verdicts, is_repair)
+        return {
+            number: self._verdict(number, statement, found[number], against, key, reply)
+            for number, statement in numbered.items()
+            if number in found
+        }
+
+    def _verdict(
+        self,
+        number: int,
+        statement: Statement,
+        found: _Found,
+        against: Sequence[Statement],
+        key: str,
+        reply: Reply,
+    ) -> Verdict:
+        cited = [against[n - 1] for n in dict.fromkeys(found.evidence) if n <= len(against)]
+        support: float | None = None
+        if found.label is not Label.UNJUDGED:
+            support = label_support(reply, number)
+            support = float(found.label is Label.TP) if support is None else support
+        return Verdict(
+            statement=statement.id,
+            label=found.label,
+            support=support,
+            evidence=tuple(Evidence(start=s.start, end=s.end, statement=s.id) for s in cited),
+            explanation=found.reason,
+            reply=key,
+        )
+
+# %% ../nbs/06_verify.ipynb #55275ffd
+@dataclass(frozen=True)
+class GroundedVerifier:
+    """Weigh another verifier's support with lexical support.
+
+    Parameters
+    ----------
+    judge : Verifier
+        Decides the label; usually an `LLMVerifier`.
+    lexical : LexicalVerifier
+        The second opinion.
+    weight : float, default 0.5
+        Of the judge's support, 0 to 1.
+    apart : float, default 0.5
+        Difference of the two from which the explanation flags a disagreement.
+    """
+
+    judge: Verifier
+    lexical: LexicalVerifier = field(default_factory=LexicalVerifier)
+    weight: float = 0.5
+    apart: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight <= 1:
+            raise InvalidInput(f"weight={self.weight}: pass a number from 0 to 1")
+
+    def verify(
+        self, statements: Sequence[Statement], against: Sequence[Statement]
+    ) -> list[Verdict]:
+        """Judge statements with both."""
+        words = {v.statement: v for v in self.lexical.verify(statements, against)}
+        return [
+            self._weighed(verdict, words[verdict.statement])
+            if verdict.statement in words
+            else verdict
+            for verdict in self.judge.verify(statements, against)
+        ]
+
+    def _weighed(self, verdict: Verdict, lexical: Verdict) -> Verdict:
+        if verdict.support is None or lexical.support is None:
+            return verdict
+        both = self.weight * verdict.support + (1 - self.weight) * lexical.support
+        changes: dict[str, Any] = {
+            "support": both,
+            "supports": {"judge": verdict.support, "lexical": lexical.support},
+        }
+        if abs(verdict.support - lexical.support) >= self.apart:
+            flag = f"The words disagree (lexical support {lexical.support:.2f})."
+            changes["explanation"] = f"{verdict.explanation} {flag}".strip()
+        if not verdict.evidence:
+            changes["evidence"] = lexical.evidence
+        return verdict.model_copy(update=changes)
