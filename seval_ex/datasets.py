@@ -17,8 +17,6 @@ import math
 import os
 import re
 import reprlib
-import shutil
-import uuid
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,13 +24,13 @@ from datetime import date
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
-from .ledger import SEvalError
+from .ledger import InvalidInput, SEvalError, replacing
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 # %% auto #0
-__all__ = ['RATINGS', 'DataError', 'find_summeval', 'load_summeval', 'read_table', 'write_table', 'load_sample']
+__all__ = ['RATINGS', 'DataError', 'find_summeval', 'load_summeval', 'check_ending', 'read_table', 'write_table', 'load_sample']
 
 # %% ../nbs/20_datasets.ipynb #1458f07b
 RATINGS = ("fluency", "consistency", "coherence", "relevance")
@@ -297,6 +295,11 @@ def find_summeval() -> Path | None:
         The file `summeval/summeval_16systems.jsonl.gz` in that folder; None without the variable
         or the file.
 
+    Raises
+    ------
+    DataError
+        If the variable names no folder.
+
     Examples
     --------
     >>> find_summeval()  # doctest: +SKIP
@@ -305,6 +308,8 @@ def find_summeval() -> Path | None:
     folder = os.environ.get("SEVAL_EX_DATA")
     if not folder:
         return None
+    if not Path(folder).is_dir():
+        raise DataError(f"SEVAL_EX_DATA names {folder!r}, which is no folder; correct or unset it")
     path = Path(folder) / "summeval" / "summeval_16systems.jsonl.gz"
     return path if path.is_file() else None
 
@@ -458,8 +463,14 @@ _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _TEXT_COLUMNS = ("id", "system", "source", "summary", "reference")
 
 
-def _format(path: Path) -> tuple[str, bool]:
-    """Return a table's format and whether to zip it, by the ending of its name."""
+def check_ending(path: Path) -> tuple[str, bool]:
+    """Tell a table's format and whether it is zipped, by the ending of its name.
+
+    Raises
+    ------
+    DataError
+        If the ending is unknown; the message lists those that are known.
+    """
     name = path.name.lower()
     zipped = name.endswith(".gz")
     known = _FORMATS.get(PurePath(name.removesuffix(".gz")).suffix)
@@ -587,10 +598,7 @@ def _read_csv(content: bytes, name: str, wanted: Mapping[str, str], delimiter: s
         places.append(place)
         table.append(row)
     columns = {each: [row[number] for row in table] for number, each in enumerate(names)}
-    typed = {
-        each: texts if each in _TEXT_COLUMNS else _typed(texts) for each, texts in columns.items()
-    }
-    return typed, places
+    return columns, places
 
 # %% ../nbs/20_datasets.ipynb #fc965235
 def _read_jsonl(content: bytes, name: str, wanted: Mapping[str, str]) -> _Columns:
@@ -651,6 +659,7 @@ def read_table(
     reference: str | None = None,
     id: str | None = None,
     system: str | None = None,
+    typed: bool = True,
 ) -> DataFrame:
     """Read your own texts from CSV, TSV, JSON Lines or Parquet.
 
@@ -660,6 +669,9 @@ def read_table(
         A file that ends in .csv, .tsv, .jsonl, .ndjson (each also with .gz) or .parquet.
     source, summary, reference, id, system
         The names these columns have in the file; they are renamed to the standard names.
+    typed
+        Whether the other columns of CSV and TSV become numbers where all their values are; if not,
+        they stay as they are written.
 
     Returns
     -------
@@ -681,7 +693,10 @@ def read_table(
     texts = (id, system, source, summary, reference)
     roles = dict(zip(_TEXT_COLUMNS, texts, strict=True))
     wanted = {role: column for role, column in roles.items() if column is not None}
-    columns, places = _READERS[_format(path)[0]](_read_bytes(path), str(path), wanted)
+    columns, places = _READERS[check_ending(path)[0]](_read_bytes(path), str(path), wanted)
+    if typed and check_ending(path)[0] in ("csv", "tsv"):
+        others = columns.keys() - set(_TEXT_COLUMNS)
+        columns |= {name: _typed(list(columns[name])) for name in others}
     for name in columns.keys() & set(_TEXT_COLUMNS):
         rows = zip(columns[name], places, strict=True)
         columns[name] = [_as_text(value, name, place) for value, place in rows]
@@ -690,26 +705,15 @@ def read_table(
 # %% ../nbs/20_datasets.ipynb #6358aea7
 def _replace(path: Path, content: bytes) -> None:
     """Write a file whole or not at all."""
-    target = path.resolve()
-    if target.is_dir():
-        raise DataError(f"{path}: is a folder; name a file in it")
-    if not target.parent.is_dir():
-        raise DataError(f"{path}: there is no folder {path.parent}; create it first")
-    temporary = target.with_name(f".seval_ex-{uuid.uuid4().hex}.tmp")
     try:
-        with temporary.open("xb") as file:
+        with replacing(path) as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            shutil.copymode(target, temporary)
-        temporary.replace(target)
     except OSError as error:
         raise DataError(
             f"{path}: can't be written ({error}); check permissions and disk; nothing was changed"
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    except InvalidInput as error:
+        raise DataError(str(error)) from error
 
 # %% ../nbs/20_datasets.ipynb #06d5d06d
 def _is_missing(value: Any) -> bool:
@@ -844,7 +848,7 @@ def write_table(frame: DataFrame, path: str | os.PathLike[str]) -> None:
     >>> write_table(load_sample(), "sample.jsonl.gz")  # doctest: +SKIP
     """
     path = Path(path)
-    known, zipped = _format(path)
+    known, zipped = check_ending(path)
     names = list(frame.columns)
     if not names or len(set(names)) < len(names) or not all(isinstance(n, str) for n in names):
         raise DataError(

@@ -15,11 +15,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from rapidfuzz import fuzz
 
-from .ledger import InvalidInput, Side, Statement
+from .ledger import InvalidInput, SEvalError, Side, Statement
 from .llm import ReplyInvalid, Request
 from .prompting import Prompt, ask_json, load_prompt
 from .recordings import Model
-from .text import WORD_CHARACTER, TextSpan, chunks, normalised, sentences
+from .text import WORD_CHARACTER, TextSpan, chunks, normalised, sentences, well_formed
 
 # %% ../nbs/05_extract.ipynb #4324a3e1
 @runtime_checkable
@@ -201,11 +201,15 @@ def number_statements(
     >>> [(s.id, s.start) for s in number_statements(["It rained."], "Yes. It rained.", "summary")]
     [('S1', 5)]
     """
+    if isinstance(found, str):
+        raise SEvalError("the extractor returned one string: return a list of statements")
     letter = "S" if side == "summary" else "D"
     first_with: dict[str, str] = {}
     statements: list[Statement] = []
     cursor = 0
     for item in found:
+        if not isinstance(item, str | TextSpan):
+            raise SEvalError(f"the extractor returned a {type(item).__name__}, not a statement")
         span = item if isinstance(item, TextSpan) else _located(item, text, cursor)
         if not span.text.strip():
             continue
@@ -217,7 +221,7 @@ def number_statements(
             Statement(
                 id=identifier,
                 side=side,
-                text=span.text,
+                text=well_formed(span.text),
                 start=span.start if placed else None,
                 end=span.end if placed else None,
                 duplicate_of=None if first == identifier else first,

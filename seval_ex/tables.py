@@ -11,7 +11,7 @@ __all__ = ['SAMPLE_NOTE', 'SUMMEVAL_NOTE', 'list_tables', 'table_parameters', 'p
 # %% ../nbs/31_tables.ipynb #8416d46b
 import ast
 import json
-import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import as_file, files
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .datasets import find_summeval, load_sample, load_summeval
-from .ledger import InvalidInput, SEvalError
+from .ledger import InvalidInput, SEvalError, replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +76,10 @@ def parse_parameter(name: str, text: str, default: Any) -> Any:
     (5, ['base', '3-chunk'])
     """
     if isinstance(default, list):
-        return [part.strip() for part in text.split(",") if part.strip()]
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        if not parts:
+            raise InvalidInput(f"{name}: write at least one value, with commas between them")
+        return parts
     if isinstance(default, bool):
         if text.lower() not in ("true", "false"):
             raise InvalidInput(f"{name}={text!r}: write true or false")
@@ -90,6 +93,8 @@ def parse_parameter(name: str, text: str, default: Any) -> Any:
 
 def _checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     defaults = table_parameters(name)
+    if "out" in given:
+        raise InvalidInput("the parameter 'out' is the run's own: say where with out= or --out")
     for parameter, value in given.items():
         if parameter not in defaults:
             choices = ", ".join(defaults)
@@ -157,14 +162,28 @@ def run_table(
     given = _checked(name, parameters or {})
     folder = Path(out).resolve() / name
     folder.mkdir(parents=True, exist_ok=True)
+    outputs = tuple(folder / f"{name}.{ending}" for ending in ("csv", "json"))
+    for left_over in outputs:
+        left_over.unlink(missing_ok=True)
+    notebook = _executed(papermill, name, {"out": str(folder), **given}, folder, progress)
+    return TableRun(name, notebook, tuple(path for path in outputs if path.exists()))
+
+
+def _executed(
+    papermill: Any, name: str, parameters: dict[str, Any], folder: Path, progress: bool
+) -> Path:
+    """Run a notebook aside and move it into place, also when a cell failed."""
     notebook = folder / f"{name}.ipynb"
-    partial = folder / f".{name}.{os.getpid()}.ipynb"
-    with as_file(files("seval_ex.tables_nbs").joinpath(f"{name}.ipynb")) as path:
+    with (
+        tempfile.TemporaryDirectory() as aside,
+        as_file(files("seval_ex.tables_nbs").joinpath(notebook.name)) as path,
+    ):
+        partial = Path(aside) / notebook.name
         try:
             papermill.execute_notebook(
                 str(path),
                 str(partial),
-                parameters={"out": str(folder), **given},
+                parameters=parameters,
                 kernel_name="python3",
                 cwd=str(Path.cwd()),
                 progress_bar=progress,
@@ -174,9 +193,9 @@ def run_table(
             raise SEvalError(f"{name} stopped in a cell ({why}); see {notebook}") from error
         finally:
             if partial.exists():
-                partial.replace(notebook)
-    outputs = sorted(file for file in folder.iterdir() if file.suffix in (".csv", ".json"))
-    return TableRun(name, notebook, tuple(outputs))
+                with replacing(notebook) as file:
+                    file.write(partial.read_bytes())
+    return notebook
 
 
 def _papermill() -> Any:
@@ -267,9 +286,8 @@ def write_results(
         (Path(out) / f"{name}.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n"),
     ]
     for path, text in written:
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
+        with replacing(path) as file:
+            file.write(text.encode())
     return [path for path, _ in written]
 
 # %% ../nbs/31_tables.ipynb #87222115

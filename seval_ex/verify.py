@@ -96,7 +96,7 @@ NO_MATCH = _Match(0, 0, "")
 def _window_starts(statement: Encoded, index: _Index, size: int) -> list[int]:
     wanted: set[str | int] = {*statement}
     starts = sorted(place for code in wanted for place in index.places.get(code, ()))
-    return starts[:: max(1, size // 128)]
+    return starts[:: max(1, size // (128 if size <= 4096 else 16))]
 
 
 def _copied_from(statement: Encoded, index: _Index) -> int | None:
@@ -183,20 +183,26 @@ def _by_kind(words: Sequence[tuple[str, bool]]) -> str:
     )
 
 
-def _explained(text: str, words: Sequence[str], matched: set[int], known: Mapping[str, int]) -> str:
-    sentences = [f"{len(matched)} of {len(words)} words run through the evidence in order."]
+def _explained(
+    statement: Statement, words: Sequence[str], matched: set[int], known: Mapping[str, int]
+) -> str:
+    other = "source" if statement.side == "summary" else "summary"
+    head = f"{len(matched)} of its {len(words)} words occur in this order in the {other}."
+    sentences = [head]
     if len(matched) == len(words):
         return sentences[0]
     novel, moved = [], []
-    for number, (word, found) in enumerate(zip(words, TOKEN.finditer(text), strict=True)):
+    for number, (word, found) in enumerate(zip(words, TOKEN.finditer(statement.text), strict=True)):
         if number not in matched:
             written = (found.group(), number == 0)
+            if len(word) == 1 and word.isascii() and word.isalpha():
+                continue
             if word not in known:
                 novel.append(written)
             elif len(word) > 3 or _kind(*written) != "word":
                 moved.append(written)
     if novel:
-        sentences.append(f"Nowhere in the other text: {_by_kind(novel)}.")
+        sentences.append(f"Nowhere in the {other}: {_by_kind(novel)}.")
     if moved:
         sentences.append(f"Elsewhere or in another order: {_by_kind(moved)}.")
     return " ".join(sentences)
@@ -235,7 +241,9 @@ class LexicalVerifier:
     Notes
     -----
     The support of a statement :math:`s` is :math:`\max_w LCS(s, w) / |s|` over the windows
-    :math:`w`: ROUGE-L precision (Lin 2004) against a local window instead of the whole text.
+    :math:`w`: ROUGE-L precision (Lin 2004) against a local window instead of the whole text. For
+    statements of more than about 170 words not every window is tried, so the maximum may be
+    missed by a little.
     """
 
     threshold: float = DEFAULT_THRESHOLD
@@ -270,7 +278,7 @@ class LexicalVerifier:
         support = match.length / len(words)
         cited = (against[number] for number in _contributing(pairs, len(words), index))
         matched = {mine for mine, _ in pairs}
-        explanation = _explained(statement.text, words, matched, index.alphabet)
+        explanation = _explained(statement, words, matched, index.alphabet)
         supported = support >= self.threshold
         if supported and self.check_numbers and _has_new_number(words, index):
             supported = False

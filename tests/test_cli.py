@@ -75,7 +75,7 @@ def test_escape_sequences_do_not_reach_the_terminal(files):
     [
         (["score"], 2, "Missing option"),
         (["score", "--source", "nowhere", "--summary", "nowhere"], 2, "nowhere"),
-        (["evaluate", "nowhere.csv", "out.csv"], 1, "nowhere.csv"),
+        (["evaluate", "nowhere.csv", "out.csv"], 2, "nowhere.csv"),
         (["tables", "table0"], 2, "table0"),
         (["tables", "-p", "lmit=3"], 2, "lmit"),
         (["tables", "-p", "limit=many"], 2, "whole number"),
@@ -137,7 +137,7 @@ def test_evaluate_every_format(ending, tmp_path):
 
 def test_evaluate_says_which_column_is_missing(tmp_path):
     (tmp_path / "in.csv").write_text("article,summary\na,b\n")
-    text = failure(command("evaluate", tmp_path / "in.csv", tmp_path / "out.csv"), 1)
+    text = failure(command("evaluate", tmp_path / "in.csv", tmp_path / "out.csv"), 2)
     assert "source" in text and "article" in text and not (tmp_path / "out.csv").exists()
 
 
@@ -171,3 +171,42 @@ def test_two_runs_into_one_file(tmp_path):
     assert [run.wait() for run in runs] == [0, 0, 0]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.csv"]
     assert len(pd.read_csv(tmp_path / "out.csv")) == 1
+
+
+def test_outputs_are_checked_before_any_work(tmp_path):
+    table = tmp_path / "in.csv"
+    table.write_text("source,summary\na.,b.\n")
+    for arguments in (
+        [table, tmp_path / "out.xls"],
+        [table, tmp_path / "no" / "out.csv"],
+        [table, table],
+        [table, tmp_path / "same.jsonl", "--ledgers", tmp_path / "same.jsonl"],
+        [table, tmp_path / "out.csv", "--ledgers", tmp_path / "no" / "l.jsonl"],
+        [table, tmp_path / "out.csv", "--id-column", "name"],
+    ):
+        failure(command("evaluate", *arguments), 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_pipes_stay_pipes_and_links_stay_links(tmp_path):
+    (tmp_path / "in.csv").write_text("source,summary\na b.,a b.\n")
+    (tmp_path / "target.jsonl").write_text("")
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "target.jsonl")
+    os.mkfifo(tmp_path / "pipe.csv")
+    read = subprocess.Popen(["cat", tmp_path / "pipe.csv"], stdout=subprocess.PIPE)
+    places = [tmp_path / "in.csv", tmp_path / "pipe.csv"]
+    done = command("evaluate", *places, "--ledgers", tmp_path / "link.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert read.communicate()[0].startswith(b'"source","summary","precision"')
+    assert (tmp_path / "pipe.csv").is_fifo() and (tmp_path / "link.jsonl").is_symlink()
+    assert (tmp_path / "target.jsonl").read_text().count("\n") == 1
+
+
+def test_a_scored_table_can_be_scored_again_and_keeps_its_columns(tmp_path):
+    (tmp_path / "in.csv").write_text("source,summary,score,id\na b.,a b.,1.50,007\na b.,c.,,\n")
+    assert command("evaluate", tmp_path / "in.csv", tmp_path / "a.csv").returncode == 0
+    again = command("evaluate", tmp_path / "a.csv", tmp_path / "b.csv", "--prefix", "b_")
+    assert again.returncode == 0, again.stderr
+    first, second = (tmp_path / "b.csv").read_text().splitlines()[1:]
+    assert first.startswith('"a b.","a b.","1.50","007",')
+    assert second.startswith('"a b.","c.","","",')

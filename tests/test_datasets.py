@@ -863,7 +863,7 @@ def test_column_names_must_be_distinct_texts(tmp_path, columns):
 def test_missing_folder_is_not_made(tmp_path):
     path = tmp_path / "nights" / "own.csv"
     message = complaint(write_table, nasty_frame(), path)
-    assert message == f"{path}: there is no folder {path.parent}; create it first"
+    assert message.endswith(f"there is no folder {path.parent}; create it first")
     assert not path.parent.exists()
     (tmp_path / "folder.csv").mkdir()
     assert "is a folder" in complaint(write_table, nasty_frame(), tmp_path / "folder.csv")

@@ -3,6 +3,8 @@
 import asyncio
 import itertools
 import json
+import pickle
+import re
 import threading
 
 import pandas as pd
@@ -277,3 +279,79 @@ def test_any_pair_gives_a_consistent_ledger(source, summary, variant):
         assert text[statement.start : statement.end] == statement.text
     if ledger.status == "ok":
         assert len(ledger.verdicts) == len(ledger.statements)
+
+
+class Yields:
+    """A verifier that is a generator, as extractors may be."""
+
+    def verify(self, statements, against):
+        yield from (Verdict(statement=s.id, label="TP", support=1) for s in statements)
+
+
+def test_a_verifier_may_be_a_generator():
+    assert SEvalEx(verifier=Yields()).evaluate(SOURCE, SUMMARY).precision == 1
+
+
+def test_a_copy_is_supported_though_the_source_repeats_itself():
+    source = "He said yes. It rained today. It is late. It rained today. Nobody came."
+    assert SEvalEx().evaluate(source, "It is late; it rained today.").support == 1
+
+
+def test_missed_sentences_share_the_verdict_of_their_duplicates():
+    source = "It rained today. It is late. It rained today."
+    ledger = SEvalEx(missed="sentences").evaluate(source, "It rained today.")
+    assert [v.label for v in ledger.verdicts] == ["TP", "covered", "FN", "covered"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        [None],
+        [Verdict(statement="S1", label="FN")],
+        [Verdict(statement="S1", label="TP", evidence=[{"start": 0, "end": 10_000}])],
+    ],
+)
+def test_garbage_from_a_verifier_is_a_status(answer):
+    class Garbage:
+        def verify(self, statements, against):
+            return answer
+
+    frame = [{"source": SOURCE, "summary": SUMMARY}]
+    run = SEvalEx(verifier=Garbage()).evaluate_many(frame, progress=False)
+    assert run["status"].tolist() == ["error"] and "\n" not in run["reason"][0]
+
+
+def test_lone_surrogates_of_user_parts_do_not_lose_the_run():
+    class Odd:
+        def extract(self, text):
+            return ["fine \ud800"]
+
+        def verify(self, statements, against):
+            raise ValueError("b\ud800")
+
+    run = SEvalEx(extractor=Odd(), verifier=Odd()).evaluate_many(
+        [{"source": SOURCE, "summary": SUMMARY}], progress=False, ledgers=True
+    )
+    assert run["status"].tolist() == ["error"] and run["ledger"][0].to_json()
+
+
+def test_evaluators_and_ledgers_travel_between_processes():
+    evaluator = pickle.loads(pickle.dumps(SEvalEx("base", threshold=0.9)))
+    ledger = evaluator.evaluate(SOURCE, SUMMARY)
+    assert ledger == SEvalEx("base", threshold=0.9).evaluate(SOURCE, SUMMARY)
+    assert pickle.loads(pickle.dumps(ledger)) == ledger and len({ledger, ledger}) == 1
+
+
+def test_links_of_the_evidence_view_lead_somewhere():
+    source = "The quick brown fox jumps over the lazy dog."
+    ledger = SEvalEx().evaluate(source, "The quick brown fox. The lazy dog. Fox jumps over.")
+    page = html_page([ledger, ledger])
+    anchors = re.findall(r'id="(.*?)"', page)
+    assert len(set(anchors)) == len(anchors)
+    assert set(re.findall(r'href="#(.*?)"', page)) <= set(anchors)
+
+
+def test_an_own_verifier_keeps_its_own_threshold():
+    own = SEvalEx(threshold=0.99, verifier=LexicalVerifier(threshold=0.1))
+    assert own.evaluate(SOURCE, SUMMARY).settings["threshold"] == 0.1
