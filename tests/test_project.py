@@ -91,6 +91,12 @@ def test_notebooks_hold_no_error_and_no_machine_path(root):
                 assert not paths.search(json.dumps(output)), path.name
 
 
+def test_notebooks_begin_with_a_title(root):
+    for path in notebooks(root):
+        first = json.loads(path.read_text("utf-8"))["cells"][0]
+        assert "".join(first["source"]).startswith("# "), path.name
+
+
 def test_cell_ids_are_unique(root):
     for path in notebooks(root):
         ids = [cell["id"] for cell in json.loads(path.read_text("utf-8"))["cells"]]

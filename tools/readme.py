@@ -3,6 +3,7 @@
 `python tools/readme.py` writes it; with `--check` it only says whether it is up to date.
 """
 
+import posixpath
 import re
 import sys
 from pathlib import Path
@@ -13,6 +14,10 @@ from nbconvert import MarkdownExporter
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def _from_root(link: re.Match[str]) -> str:
+    return f"]({posixpath.normpath(f'nbs/{link[1]}')})"
+
+
 def readme(root: Path = ROOT) -> str:
     """Render the index notebook as the text of README.md."""
     notebook = nbformat.read(root / "nbs" / "index.ipynb", as_version=4)
@@ -21,7 +26,7 @@ def readme(root: Path = ROOT) -> str:
         for output in cell.get("outputs", []):
             output.get("data", {}).pop("text/html", None)
     text, _ = MarkdownExporter().from_notebook_node(notebook)
-    text = re.sub(r"\]\((?!https?://|#)([^)]+)\)", r"](nbs/\1)", text)
+    text = re.sub(r"\]\((?!https?://|#)([^)]+)\)", _from_root, text)
     text = re.sub(r"\n{3,}", "\n\n", text)
     return "\n".join(line.rstrip() for line in text.strip().splitlines()) + "\n"
 
