@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['LEVELS', 'COEFFICIENTS', 'BLOCK', 'document_coefficients', 'agreement', 'compare']
+__all__ = ['LEVELS', 'COEFFICIENTS', 'BLOCK', 'MOST_RESAMPLES', 'document_coefficients', 'agreement', 'compare']
 
 # %% ../nbs/21_correlation.ipynb #ab271734
 LEVELS = ("summary", "pooled", "system")
@@ -388,10 +388,16 @@ def _estimate(
     )
 
 # %% ../nbs/21_correlation.ipynb #bf95e2d0
-def _options(resamples: int, confidence: float) -> None:
-    if not isinstance(resamples, Integral) or resamples < 0:
-        raise InvalidInput(f"resamples must be a whole number from 0 up, not {resamples!r}")
-    if not 0 < confidence < 1:
+MOST_RESAMPLES = 1_000_000
+
+
+def _options(resamples: int, confidence: float, seed: int) -> None:
+    counts = (("resamples", resamples, MOST_RESAMPLES), ("seed", seed, 2**63))
+    for name, value, most in counts:
+        is_count = isinstance(value, Integral) and not isinstance(value, bool)
+        if not is_count or not 0 <= value <= most:
+            raise InvalidInput(f"{name} must be a whole number from 0 to {most}, not {value!r}")
+    if not isinstance(confidence, Real) or not 0 < confidence < 1:
         raise InvalidInput(f"confidence must lie between 0 and 1, not {confidence!r}")
 
 
@@ -477,7 +483,7 @@ def agreement(
     Deutsch, Dror and Roth (2021), A Statistical Analysis of Summarization Evaluation Metrics Using
     Resampling Methods, TACL 9; Fabbri et al. (2021), SummEval, TACL 9.
     """
-    _options(resamples, confidence)
+    _options(resamples, confidence, seed)
     levels = _known(level, LEVELS, "level")
     coefficients = _known(coefficient, COEFFICIENTS, "coefficient")
     metrics, ratings = _names(metrics, "metric"), _names(ratings, "rating")
@@ -593,7 +599,7 @@ def compare(
     Deutsch, Dror and Roth (2021), as in `agreement`; for counting the observed study among the
     draws, Phipson and Smyth (2010), Permutation P-values Should Never Be Zero.
     """
-    _options(resamples, confidence)
+    _options(resamples, confidence, seed)
     (level,) = _known([level], LEVELS, "level")
     (coefficient,) = _known([coefficient], COEFFICIENTS, "coefficient")
     names, generator = (metric, other, rating), np.random.default_rng(seed)
