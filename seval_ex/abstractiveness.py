@@ -575,7 +575,7 @@ def _as_frame(columns: Mapping[str, Any], index: Any, prefix: str) -> "pd.DataFr
     made: dict[str, Any] = {}
     for name, values in columns.items():
         is_text = isinstance(values, list)
-        made[prefix + name] = pd.array(values, dtype="object" if is_text else "Float64")
+        made[prefix + name] = pd.array(values, dtype="string" if is_text else "Float64")
     return pd.DataFrame(made, index=index)
 
 
@@ -995,7 +995,7 @@ def _between(text: str, spans: Sequence[TextSpan], first: int, length: int) -> T
     return TextSpan(start, end, text[start:end])
 
 # %% ../nbs/10_abstractiveness.ipynb #bf0cc5ea
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Abstractiveness:
     """How abstractive one summary is, and compared with its reference.
 
@@ -1010,7 +1010,7 @@ class Abstractiveness:
 
     Examples
     --------
-    >>> found = Abstractiveness("The mill burned down.", "The mill burned.", "A fire took the mill.")
+    >>> found = Abstractiveness("The mill burned down.", "The mill burned.", "A fire took it.")
     >>> found["cS1"], found["risk1"], found.flags
     (1.0, 'extractive', ())
     """
@@ -1068,7 +1068,7 @@ class Abstractiveness:
             for fragment in sorted(found, key=lambda fragment: (-fragment.length, fragment.start))
         )
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return _as_text(self)
 
     def _repr_html_(self) -> str:
