@@ -127,7 +127,7 @@ def _word_slot(letters, words, place, number, last, start, end, low, high):  # t
     while words[slot, 0] == uint64(number):
         if words[slot, 2] == low and words[slot, 3] == high:
             length, known = end - start, np.int64(words[slot, 1])
-            if length <= KEY_LETTERS:
+            if length < KEY_LETTERS:
                 break
             first = place[known, 0]
             if place[known, 1] - first == length and _same(letters, first, start, length):

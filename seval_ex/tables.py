@@ -330,11 +330,10 @@ def _xsum_frame(folder: Path) -> "pd.DataFrame":
 
 def _own_frame(data: str, columns: Mapping[str, str]) -> "pd.DataFrame":
     """Load a table of the user's; without ids each source is a document of its own."""
-    named = {role: columns.get(role, role) for role in ABSTRACTION_COLUMNS}
-    texts = {role: named[role] for role in ("source", "summary", "reference")}
-    frame = read_table(data, **texts).rename(
-        columns={named[role]: role for role in ("id", "system") if named[role] != role}
-    )
+    optional = {role: columns.get(role, role) for role in ("id", "system")}
+    texts = {role: columns.get(role, role) for role in ("source", "summary", "reference")}
+    renamed = {role: name for role, name in optional.items() if name != role}
+    frame = read_table(data, **texts, **renamed)
     if "id" not in frame:
         frame["id"] = frame.groupby("source", dropna=False, sort=False).ngroup().astype(str)
     if "system" not in frame:
