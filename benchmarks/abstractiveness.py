@@ -151,9 +151,8 @@ def stream(rows: int) -> None:
         written = score_parquet(path, Path(folder) / "scored.parquet")
         seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        f"{written:>9} pairs {seconds:>7.1f} s {1e6 * seconds / written:>7.1f} µs/pair {peak:>6.0f} MB"
-    )
+    speed = 1e6 * seconds / written
+    print(f"{written:>9} pairs {seconds:>7.1f} s {speed:>7.1f} µs/pair {peak:>6.0f} MB")
 
 
 def main() -> None:
