@@ -1263,7 +1263,7 @@ def score_parquet(
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     written = 0
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
+        with pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:
             writer = None
             for table in _scored_batches(file, rows, options, progress):
                 writer = writer or pyarrow.parquet.ParquetWriter(partial, table.schema)
