@@ -89,7 +89,7 @@ class Overlap(NamedTuple):
     length: int
     source_length: int
 
-
+# %% ../nbs/10_abstractiveness.ipynb #19e6868b
 SURROGATES = range(0xD800, 0xE000)
 LAST_CODE = 0x10FFFF - len(SURROGATES)
 
@@ -134,7 +134,7 @@ def _counts(text: Sequence[str], source: _Source) -> tuple[int, int, int, int, i
     pairs = _clipped(Counter(pairwise(text)), source.pairs) if common > 1 else 0
     return common, pairs, int(in_order), len(text), len(source.words)
 
-# %% ../nbs/10_abstractiveness.ipynb #19e6868b
+# %% ../nbs/10_abstractiveness.ipynb #1879f8e5
 def _share(part: int, whole: int) -> float | None:
     return part / whole if whole > 0 else None
 
@@ -175,7 +175,7 @@ def overlap(text: str, source: str, *, tokens: Tokeniser = "ascii") -> Overlap:
         source_length,
     )
 
-# %% ../nbs/10_abstractiveness.ipynb #1879f8e5
+# %% ../nbs/10_abstractiveness.ipynb #771a4a53
 EXPONENT = 3.0
 EPS = 1e-6
 
@@ -228,7 +228,7 @@ def reference_abstraction(
     _checked(exponent, EPS)
     return _abstraction(c, length, source_length, exponent)
 
-
+# %% ../nbs/10_abstractiveness.ipynb #6c9513ea
 def summary_abstraction(
     c: float | None, length: int, source_length: int, *, exponent: float = EXPONENT
 ) -> float | None:
@@ -245,7 +245,7 @@ def summary_abstraction(
     _checked(exponent, EPS)
     return _abstraction(c, length, source_length, exponent)
 
-# %% ../nbs/10_abstractiveness.ipynb #771a4a53
+# %% ../nbs/10_abstractiveness.ipynb #cd238736
 def abstraction_ratio(
     summary_c: float | None,
     reference_c: float | None,
@@ -286,7 +286,7 @@ def abstraction_ratio(
     below = (1 - reference_c) ** exponent + eps
     return (1 - summary_c) ** exponent / below if below > 0 else None
 
-# %% ../nbs/10_abstractiveness.ipynb #6c9513ea
+# %% ../nbs/10_abstractiveness.ipynb #b98897c3
 Risk = Literal["extractive", "balanced", "moderate", "high"]
 RISKS: tuple[Risk, ...] = ("extractive", "balanced", "moderate", "high")
 
@@ -326,7 +326,7 @@ def risk(ar: float | None) -> Risk | None:
         return "balanced"
     return "moderate" if ar <= 2 else "high"
 
-# %% ../nbs/10_abstractiveness.ipynb #cd238736
+# %% ../nbs/10_abstractiveness.ipynb #7c612e24
 Engine = Literal["auto", "compiled", "plain"]
 COMPILED_FROM = 5_000
 BATCH_CHARACTERS = 1 << 18
@@ -386,7 +386,7 @@ def _batches(groups: Groups) -> Iterator[_Batch]:
     if batch.texts:
         yield batch
 
-# %% ../nbs/10_abstractiveness.ipynb #b98897c3
+# %% ../nbs/10_abstractiveness.ipynb #4813f51d
 def _compiled(groups: Groups, found: np.ndarray) -> None:
     """Count with the kernel; texts too long for its memory are counted in the plain way."""
     from seval_ex.kernel import FOLDED, count_batch, fits, make_room
@@ -413,7 +413,7 @@ def _compiled(groups: Groups, found: np.ndarray) -> None:
         }
         _plain({source: texts for source, texts in rest.items() if texts}, "ascii", found)
 
-
+# %% ../nbs/10_abstractiveness.ipynb #241e3bd3
 def count_overlaps(
     texts: Sequence[str],
     sources: Sequence[str],
@@ -454,7 +454,7 @@ def count_overlaps(
         _plain(groups, tokens, found)
     return found
 
-# %% ../nbs/10_abstractiveness.ipynb #7c612e24
+# %% ../nbs/10_abstractiveness.ipynb #951dc61d
 KINDS = ("1", "2", "L")
 
 
@@ -500,7 +500,7 @@ def _risks(classed: np.ndarray) -> list[Risk | None]:
     codes = np.select([classed < 0.8, classed <= 1.2, classed <= 2, classed > 2], range(4), -1)
     return [RISKS[code] if code >= 0 else None for code in codes.tolist()]
 
-# %% ../nbs/10_abstractiveness.ipynb #4813f51d
+# %% ../nbs/10_abstractiveness.ipynb #3978baca
 def _flags(reasons: Mapping[str, np.ndarray], rows: int) -> list[str]:
     """Join the names of the reasons that hold, for each row."""
     flags: list[list[str]] = [[] for _ in range(rows)]
@@ -552,7 +552,7 @@ def _measures(
             reasons[f"reference_fully_extractive_{kind}"] = sides["R"].whole[:, place]
     return {**columns, "flags": _flags(reasons, len(source.values))}
 
-# %% ../nbs/10_abstractiveness.ipynb #241e3bd3
+# %% ../nbs/10_abstractiveness.ipynb #dfe7f43a
 def _texts(frame: "pd.DataFrame", column: str) -> _Texts:
     """Read a column of texts in which some may be missing."""
     if column not in frame.columns:
@@ -578,7 +578,7 @@ def _as_frame(columns: Mapping[str, Any], index: Any, prefix: str) -> "pd.DataFr
         made[prefix + name] = pd.array(values, dtype="string" if is_text else "Float64")
     return pd.DataFrame(made, index=index)
 
-
+# %% ../nbs/10_abstractiveness.ipynb #2cfb3323
 def score_frame(
     frame: "pd.DataFrame",
     *,
@@ -642,7 +642,7 @@ def score_frame(
         raise InvalidInput(f"the table has columns {', '.join(taken)} already: pass a prefix")
     return pd.concat([frame, _as_frame(measures, frame.index, prefix)], axis=1)
 
-# %% ../nbs/10_abstractiveness.ipynb #951dc61d
+# %% ../nbs/10_abstractiveness.ipynb #b5653436
 class Novelty(NamedTuple):
     """The share of n-grams that the source lacks.
 
@@ -697,7 +697,7 @@ def novel_ngrams(text: str, source: str, n: int = 1, *, tokens: Tokeniser = "asc
         raise InvalidInput(f"n={n}: pass 1 or more")
     return _novelty(words(text, tokens), words(source, tokens), n)
 
-# %% ../nbs/10_abstractiveness.ipynb #3978baca
+# %% ../nbs/10_abstractiveness.ipynb #1309b6fd
 class Fragment(NamedTuple):
     """A run of words that a text has copied.
 
@@ -751,7 +751,7 @@ def _fragments(text: Sequence[str], source: _Source) -> list[Fragment]:
         start += length
     return found
 
-# %% ../nbs/10_abstractiveness.ipynb #dfe7f43a
+# %% ../nbs/10_abstractiveness.ipynb #23c8bf81
 class Extraction(NamedTuple):
     """How much of a text is copied in runs, and how long those are.
 
@@ -805,7 +805,7 @@ def extraction(text: str, source: str, *, tokens: Tokeniser = "ascii") -> Extrac
     """
     return _extraction(words(text, tokens), _source(words(source, tokens)))
 
-# %% ../nbs/10_abstractiveness.ipynb #2cfb3323
+# %% ../nbs/10_abstractiveness.ipynb #bf0cc5ea
 def _mint(text: Sequence[str], source: Sequence[str], in_order: int) -> float | None:
     if len(text) < 4:
         return None
@@ -855,7 +855,7 @@ def mint(text: str, source: str, *, tokens: Tokeniser = "ascii") -> float | None
     mine, theirs = words(text, tokens), words(source, tokens)
     return _mint(mine, theirs, _counts(mine, _source(theirs))[2])
 
-# %% ../nbs/10_abstractiveness.ipynb #b5653436
+# %% ../nbs/10_abstractiveness.ipynb #fa024b13
 COMPANIONS = (
     *(f"novel{n}_{form}" for n in range(1, 5) for form in Novelty._fields),
     *("coverage", "density", "compression", "mint"),
@@ -880,7 +880,7 @@ def _companion_columns(source: _Texts, summary: _Texts, tokens: Tokeniser) -> di
         rows[row] = [np.nan if value is None else value for value in found]
     return {name: rows[:, number] for number, name in enumerate(COMPANIONS)}
 
-# %% ../nbs/10_abstractiveness.ipynb #1309b6fd
+# %% ../nbs/10_abstractiveness.ipynb #5546a15c
 def aggregate(
     frame: "pd.DataFrame",
     by: str | Sequence[str] = (),
@@ -926,7 +926,7 @@ def aggregate(
     types = dict.fromkeys(("mean", "median", "ratio_of_means"), "Float64")
     return made.astype({**types, **dict.fromkeys(AGGREGATES[3:], "Int64")})
 
-
+# %% ../nbs/10_abstractiveness.ipynb #afcc6c5c
 MEASURES = (
     tuple(f"{name}{kind}" for name in ("cR", "cS", "RA", "SA", "AR") for kind in KINDS) + COMPANIONS
 )
@@ -954,7 +954,7 @@ def _aggregated(part: "pd.DataFrame", name: str, exponent: float, prefix: str) -
     found = values[kept]
     return {**row, "mean": found.mean(), "median": found.median(), "n": len(found)}
 
-# %% ../nbs/10_abstractiveness.ipynb #23c8bf81
+# %% ../nbs/10_abstractiveness.ipynb #d07a080a
 def _located(text: str, tokens: Tokeniser) -> list[TextSpan]:
     """Find the places of a text's words."""
     if tokens == "unicode":
@@ -994,7 +994,7 @@ def _between(text: str, spans: Sequence[TextSpan], first: int, length: int) -> T
     start, end = spans[first].start, spans[first + length - 1].end
     return TextSpan(start, end, text[start:end])
 
-# %% ../nbs/10_abstractiveness.ipynb #bf0cc5ea
+# %% ../nbs/10_abstractiveness.ipynb #285531b6
 @dataclass(frozen=True, repr=False)
 class Abstractiveness:
     """How abstractive one summary is, and compared with its reference.
@@ -1080,7 +1080,7 @@ def _plain_value(value: Any) -> Any:
         return None if np.isnan(value) else float(value)
     return value
 
-# %% ../nbs/10_abstractiveness.ipynb #fa024b13
+# %% ../nbs/10_abstractiveness.ipynb #2c302175
 def _rows(found: Abstractiveness) -> list[tuple[str, list[str]]]:
     """List the measures of the two texts by kind, for people."""
     rows = [("copied share of the summary", [shown(found[f"cS{kind}"]) for kind in KINDS])]
@@ -1112,7 +1112,7 @@ def _as_text(found: Abstractiveness) -> str:
         lines.append(f"F{number} ({piece.length} words, source {piece.source.start}): {text}")
     return "\n".join(lines)
 
-# %% ../nbs/10_abstractiveness.ipynb #5546a15c
+# %% ../nbs/10_abstractiveness.ipynb #ac33dd53
 VIEW_STYLE = """
 .ax{font:14px/1.5 system-ui,sans-serif;color:inherit;max-width:76rem;text-align:start}
 .ax table{border-collapse:collapse;margin:.4em 0}
@@ -1158,7 +1158,7 @@ def _measure_table(found: Abstractiveness) -> str:
     )
     return f"<table><tr><th></th><th>words</th><th>pairs</th><th>in order</th></tr>{rows}</table>"
 
-# %% ../nbs/10_abstractiveness.ipynb #afcc6c5c
+# %% ../nbs/10_abstractiveness.ipynb #3fc0f73a
 def to_html(found: Abstractiveness) -> str:
     """Render the view of one triple as an HTML fragment without scripts.
 
@@ -1196,7 +1196,7 @@ def to_html(found: Abstractiveness) -> str:
         "</div></div>"
     )
 
-# %% ../nbs/10_abstractiveness.ipynb #d07a080a
+# %% ../nbs/10_abstractiveness.ipynb #fbbb057c
 def _arrow() -> Any:
     try:
         import pyarrow
@@ -1226,7 +1226,7 @@ def _scored_batches(
             yield table.cast(schema)
             bar.update(len(frame))
 
-
+# %% ../nbs/10_abstractiveness.ipynb #f8627b29
 def score_parquet(
     path: str | os.PathLike[str],
     out: str | os.PathLike[str],
