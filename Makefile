@@ -67,6 +67,7 @@ docs: ## Render the docs site (needs Quarto).
 
 bench: $(VENV)/.dev ## Measure speed and memory against rouge-score.
 	$(BIN)/python benchmarks/lexical.py
+	$(BIN)/python benchmarks/abstractiveness.py
 
 clean: ## Remove what was built; keep .venv.
 	rm -rf runs _proc _docs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -6,7 +6,8 @@ Docs: https://example.github.io/seval_ex/cli.html.md"""
 
 # %% auto #0
 __all__ = ['app', 'DEBUG', 'VariantOption', 'EngineOption', 'RecordingsOption', 'SettingOption', 'ThresholdOption',
-           'LanguageOption', 'MissedOption', 'COLOURS', 'KINDS', 'main', 'score', 'evaluate', 'tables', 'demo']
+           'LanguageOption', 'MissedOption', 'COLOURS', 'KINDS', 'main', 'score', 'evaluate', 'tables', 'abstract',
+           'demo']
 
 # %% ../nbs/32_cli.ipynb #888b00f8
 import functools
@@ -380,6 +381,114 @@ def _parameters(given: list[tuple[str, str]], defaults: dict[str, Any]) -> dict[
         if name not in defaults:
             raise InvalidInput(f"no parameter {name!r}: choose from {', '.join(defaults)}")
     return {name: parse_parameter(name, value, defaults[name]) for name, value in given}
+
+# %% ../nbs/32_cli.ipynb #78cfce18
+def _both_or_neither(pairs: Path | None, scored: Path | None, source: str | None) -> None:
+    if (pairs is None) != (scored is None):
+        raise InvalidInput("abstract needs IN and OUT, or --source and --summary")
+    if (pairs is None) == (source is None):
+        raise InvalidInput("abstract takes either IN and OUT, or --source and --summary")
+
+
+@app.command()
+@_reported
+def abstract(
+    pairs: Annotated[
+        Path | None, typer.Argument(help="CSV, TSV, JSONL, Parquet.", metavar="IN")
+    ] = None,
+    scored: Annotated[Path | None, typer.Argument(help="The same formats.", metavar="OUT")] = None,
+    source: Annotated[str | None, typer.Option(help="File of the source; - reads it.")] = None,
+    summary: Annotated[str | None, typer.Option(help="File of the summary; - reads it.")] = None,
+    reference: Annotated[str | None, typer.Option(help="File of the reference.")] = None,
+    source_column: Annotated[str, typer.Option(help="Column of the source.")] = "source",
+    summary_column: Annotated[str, typer.Option(help="Column of the summary.")] = "summary",
+    reference_column: Annotated[
+        str, typer.Option(help='Column of the reference; "" for none.')
+    ] = "reference",
+    tokens: Annotated[str, typer.Option(help="ascii or unicode.")] = "ascii",
+    exponent: Annotated[float, typer.Option(help="The paper's power.")] = 3.0,
+    eps: Annotated[float, typer.Option(help="Keeps AR finite.")] = 1e-6,
+    companions: Annotated[bool, typer.Option(help="Add novel n-grams, density, MINT.")] = False,
+    prefix: Annotated[str, typer.Option(help="Put before the new columns' names.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (one triple).")] = False,
+) -> None:
+    """Measure abstractiveness: RA, SA, AR and the class of over-abstraction risk."""
+    from seval_ex.datasets import check_ending
+
+    _both_or_neither(pairs, scored, source)
+    options = {"tokens": tokens, "exponent": exponent, "eps": eps}
+    if pairs is not None and scored is not None:
+        columns = {"source": source_column, "summary": summary_column}
+        columns["reference"] = reference_column
+        _keep_apart([pairs], [scored])
+        check_ending(scored)
+        _abstract_file(pairs, scored, columns, {**options, "companions": companions}, prefix)
+        return
+    if summary is None:
+        raise InvalidInput("abstract needs --summary beside --source")
+    if [source, summary, reference].count("-") > 1:
+        raise InvalidInput("only one of the texts can come from standard input")
+    texts = {"source": source, "summary": summary, "reference": reference}
+    read = {name: None if path is None else _read(path, name) for name, path in texts.items()}
+    _abstract_one(read, options, as_json)
+
+# %% ../nbs/32_cli.ipynb #5ad7e175
+def _abstract_one(texts: dict[str, str | None], options: dict[str, Any], as_json: bool) -> None:
+    from seval_ex.abstractiveness import Abstractiveness
+
+    found = Abstractiveness(**texts, **options)  # type: ignore[arg-type]
+    if as_json:
+        typer.echo(json.dumps({**found.values, "flags": found.flags}, ensure_ascii=False, indent=2))
+    else:
+        _say(str(found))
+
+
+def _abstract_file(
+    pairs: Path, scored: Path, columns: dict[str, str], options: dict[str, Any], prefix: str
+) -> None:
+    from seval_ex.abstractiveness import score_parquet
+
+    given: dict[str, Any] = {**columns, "reference": columns["reference"] or None}
+    if pairs.suffix == scored.suffix == ".parquet":
+        rows = score_parquet(pairs, scored, progress=True, prefix=prefix, **given, **options)
+        _say(f"{rows} rows\nwritten to {scored}")
+        return
+    _abstract_table(pairs, scored, given, options, prefix)
+
+
+def _abstract_table(
+    pairs: Path,
+    scored: Path,
+    columns: dict[str, str | None],
+    options: dict[str, Any],
+    prefix: str,
+) -> None:
+    import pandas as pd
+    from tqdm.auto import tqdm
+
+    from seval_ex.abstractiveness import RISKS, aggregate, score_frame
+    from seval_ex.datasets import read_table, write_table
+
+    named = {role: column for role, column in columns.items() if column}
+    asked: dict[str, Any] = {"source": "source", "summary": "summary", **named}
+    frame = read_table(pairs, **asked, typed=False)
+    third = "reference" if columns["reference"] else None
+    parts, step = [], 10_000
+    with tqdm(total=len(frame), unit="pair") as bar:
+        for start in range(0, max(len(frame), 1), step):
+            part = frame.iloc[start : start + step]
+            parts.append(score_frame(part, reference=third, prefix=prefix, **options))
+            bar.update(len(part))
+    result = pd.concat(parts)
+    for row in aggregate(result, exponent=options["exponent"], prefix=prefix).to_dict("records"):
+        if row["n"] and row["measure"][:2] in ("SA", "AR"):
+            facts = f"mean {row['mean']:.3f}  median {row['median']:.3f}  (over {row['n']} rows)"
+            typer.echo(f"  {row['measure']}  {facts}")
+    if f"{prefix}risk2" in result:
+        counts = result[f"{prefix}risk2"].value_counts()
+        typer.echo("  by AR2: " + ", ".join(f"{counts.get(name, 0)} {name}" for name in RISKS))
+    write_table(result.rename(columns=named), scored)
+    _say(f"{len(result)} rows\nwritten to {scored}")
 
 # %% ../nbs/32_cli.ipynb #b0376539
 KINDS = {

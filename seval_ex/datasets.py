@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 # %% auto #0
-__all__ = ['RATINGS', 'DataError', 'find_summeval', 'load_summeval', 'check_ending', 'read_table', 'write_table', 'load_sample']
+__all__ = ['RATINGS', 'DataError', 'find_summeval', 'load_summeval', 'check_ending', 'read_table', 'write_table', 'load_sample',
+           'find_xsum', 'load_xsum_predictions']
 
 # %% ../nbs/20_datasets.ipynb #1458f07b
 RATINGS = ("fluency", "consistency", "coherence", "relevance")
@@ -906,3 +907,79 @@ def load_sample() -> DataFrame:
     """
     file = importlib.resources.files("seval_ex.data") / "sample.jsonl"
     return _frame(_sample_rows(file.read_bytes()), _SAMPLE_COLUMNS, ("consistency",))
+
+# %% ../nbs/20_datasets.ipynb #f49131d0
+_XSUM_FILE = re.compile(r"Dataset_(.+)\.csv")
+_XSUM_COLUMNS = ("id", "system", "row", "model", "source", "summary", "reference")
+
+
+def find_xsum() -> Path | None:
+    """Find the XSUM outputs in the folder that the environment variable SEVAL_EX_DATA names.
+
+    Returns
+    -------
+    Path or None
+        The folder `xsum_predictions` in it; None without the variable or the files.
+
+    Examples
+    --------
+    >>> find_xsum()  # doctest: +SKIP
+    PosixPath('/data/xsum_predictions')
+    """
+    folder = Path(os.environ.get("SEVAL_EX_DATA") or os.devnull) / "xsum_predictions"
+    return folder if any(folder.glob("Dataset_*.csv")) else None
+
+
+def _xsum_file(path: Path) -> tuple[str, list[list[str]]]:
+    """Return the model's name and the rows of one file."""
+    rows = list(_csv_rows(_decode(_read_bytes(path), str(path)), ",", str(path)))
+    if not rows or len(rows[0][1]) != 3 or rows[0][1][:2] != ["Document", "Summary"]:
+        raise DataError(f"{path}: its columns are not Document, Summary and a third; correct it")
+    for place, values in rows[1:]:
+        if len(values) != 3:
+            raise DataError(f"{place}: has {len(values)} fields, not 3; correct the line")
+    return rows[0][1][2], [values for _, values in rows[1:]]
+
+
+def load_xsum_predictions(folder: str | os.PathLike[str]) -> DataFrame:
+    """Load a folder of system outputs in the shape of the paper's XSUM files.
+
+    Parameters
+    ----------
+    folder
+        Holds `Dataset_<system>.csv` files with the columns Document, Summary (the reference) and
+        the system's summary, named as the model.
+
+    Returns
+    -------
+    DataFrame
+        One row a summary: id (the same for the same document in all files, numbered by the
+        longest file), system, row (place in its file, from 0), model, source, summary, reference.
+
+    Raises
+    ------
+    DataError
+        If there are no such files, or one has other columns.
+
+    Examples
+    --------
+    >>> load_xsum_predictions("xsum_predictions")  # doctest: +SKIP
+    """
+    paths = {
+        found[1]: path
+        for path in sorted(Path(folder).glob("Dataset_*.csv"))
+        if (found := _XSUM_FILE.fullmatch(path.name))
+    }
+    if not paths:
+        raise DataError(f"{folder}: holds no file Dataset_<system>.csv; check the path")
+    read = {system: _xsum_file(path) for system, path in paths.items()}
+    longest_first = sorted(read.values(), key=lambda each: -len(each[1]))
+    documents = dict.fromkeys(values[0] for _, rows in longest_first for values in rows)
+    numbers = {document: number for number, document in enumerate(documents)}
+    rows = (
+        (f"xsum-{numbers[text]:03}", system, row, model, text, summary, reference)
+        for system, (model, listed) in read.items()
+        for row, (text, reference, summary) in enumerate(listed)
+    )
+    named = (dict(zip(_XSUM_COLUMNS, row, strict=True)) for row in rows)
+    return _frame(named, _XSUM_COLUMNS, ()).astype({"row": "int64"})
