@@ -19,7 +19,7 @@ from .ledger import InvalidInput, Side, Statement
 from .llm import ReplyInvalid, Request
 from .prompting import Prompt, ask_json, load_prompt
 from .recordings import Model
-from .text import WORD_CHARACTER, TextSpan, chunks, normalised, sentences
+from .text import WORD_CHARACTER, TextSpan, chunks, normalised, sentences, well_formed
 
 # %% ../nbs/05_extract.ipynb #4324a3e1
 @runtime_checkable
@@ -131,7 +131,7 @@ def read_statements(value: Any) -> list[str]:
     found = value.get("statements") if isinstance(value, dict) else value
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise ReplyInvalid('expected {"statements": ["…", …]}')
-    return [each.strip() for each in found if each.strip()]
+    return [well_formed(each.strip()) for each in found if each.strip()]
 
 
 def located(statement: str, text: str) -> str | TextSpan:

@@ -587,7 +587,7 @@ class OpenAIProvider:
             raise self._named(response)
         try:
             reply = _openai_reply(response.json(), time.perf_counter() - start)
-        except (ValueError, KeyError, IndexError, TypeError) as error:
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             what = f"the server sent a broken answer ({type(error).__name__}: {error})"
             raise ServerUnavailable(what, response.text) from error
         return check_reply(request, reply)

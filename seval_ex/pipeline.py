@@ -145,7 +145,8 @@ def _provided(kind: str) -> "Engine":
 
 
 def _replay(model: str, options: EngineOptions) -> Parts:
-    return _model_parts(Replay(model), replace(options, recordings=None))
+    replay = Replay(model)
+    return _model_parts(replay, replace(options, recordings=replay.recordings))
 
 
 def _grounded(model: str, options: EngineOptions) -> Parts:

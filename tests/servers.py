@@ -78,8 +78,11 @@ class Server:
         return [asked.body for asked in self.asked if asked.path == self.chat_path]
 
     def next_answer(self, body: Any) -> Answer:
-        with self._lock:
-            answer = self._function(body) if self._function else next(self._answers, None)
+        if self._function:
+            answer = self._function(body)
+        else:
+            with self._lock:
+                answer = next(self._answers, None)
         if answer is None:
             return self.error(501, "the script is at its end")
         return answer if isinstance(answer, Answer) else Answer(self.chat_body(body, answer))
