@@ -11,6 +11,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -55,6 +56,7 @@ class Server:
         self.asked: list[Asked] = []
         self.busy = self.most_at_once = 0
         self._lock = threading.Lock()
+        self._connections: list[socket.socket] = []
         self._function = script if callable(script) else None
         self._answers = iter(()) if callable(script) else iter(script)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -71,6 +73,9 @@ class Server:
     def __exit__(self, *_):
         self._server.shutdown()
         self._server.server_close()
+        for connection in self._connections:
+            with suppress(OSError):  # closed already
+                connection.shutdown(socket.SHUT_RDWR)
 
     @property
     def chats(self) -> list[Any]:
@@ -104,6 +109,11 @@ class Server:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def setup(self) -> None:
+                super().setup()
+                server._connections.append(self.connection)
 
             def do_GET(self) -> None:
                 self._serve(None)
@@ -317,7 +327,7 @@ def model_text(messages: Any) -> str:
     """Answer as a small honest model: sentences are statements, copied ones are supported."""
     found = sections(messages)
     if "text" in found:
-        parts = re.split(r"(?<=[.!?。])\s*", found["text"])
+        parts = re.split(r"(?<=[.!?。！？])\s*", found["text"])
         return statements_reply(*filter(None, parts))
     known = found.get("known", found.get("source"))
     asked = found.get("claimed", found.get("statements"))
