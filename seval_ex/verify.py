@@ -329,9 +329,7 @@ def read_label(text: Any) -> Label:
     """
     if not isinstance(text, str):
         return Label.UNJUDGED
-    visible = "".join(
-        c for c in text if c.isspace() or unicodedata.category(c) not in ("Cf", "Cc")
-    )
+    visible = "".join(c for c in text if c.isspace() or unicodedata.category(c) not in ("Cf", "Cc"))
     last = unicodedata.normalize("NFKC", visible).casefold().rsplit(":", 1)[-1]
     word = re.sub(r"[\s\-]+", "_", last.strip(" \t\n.\"'*`"))
     return LABELS_OF_MODELS.get(word, Label.UNJUDGED)
