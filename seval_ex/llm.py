@@ -437,7 +437,7 @@ class OllamaProvider:
         """The server's version, for the record of a run; None when it does not say."""
         try:
             return str(self._client._client.get("/api/version").json()["version"])
-        except (*self._connection_errors, ValueError, KeyError):
+        except (*self._connection_errors, ValueError, KeyError, TypeError):
             return None
 
     def ask(self, request: Request) -> Reply:

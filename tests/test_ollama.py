@@ -164,7 +164,7 @@ def test_the_address_comes_from_the_environment(monkeypatch):
         monkeypatch.setenv("OLLAMA_HOST", server.address.removeprefix("http://"))
         assert OllamaProvider(MODEL).ask(QUESTION).text == "no"
         SEvalEx(engine=f"ollama:{MODEL}", recordings=None)
-    assert [each.path for each in server.asked] == ["/api/chat", "/api/tags"]
+    assert [each.path for each in server.asked] == ["/api/chat", "/api/tags", "/api/version"]
 
 
 def test_an_address_in_the_code_goes_before_the_environment(monkeypatch):
@@ -331,7 +331,9 @@ def test_the_whole_pipeline(variant, tmp_path, monkeypatch):
         )
         ledger = evaluator.evaluate(source, "Nobody was hurt. It was arson.")
     assert ledger.status == "ok" and ledger.precision == 1 / 2
-    assert ledger.settings["llm"]["digest"] == DIGEST and ledger.engine == f"ollama:{MODEL}"
+    made = ledger.settings["llm"]
+    assert made["digest"] == DIGEST and made["server_version"] == VERSION
+    assert ledger.engine == f"ollama:{MODEL}"
     for body in server.chats:
         assert body["truncate"] is False and body["shift"] is False
         assert body["options"]["temperature"] == 0 and body["options"]["seed"] == 0
