@@ -125,9 +125,9 @@ def _model_parts(provider: Provider, options: EngineOptions) -> Parts:
     model = Model(provider, store)
     against = "verify_text" if options.variant == "stsum_text" else "verify_statements"
     extract, verify = (load_prompt(name, options.prompts) for name in ("extract", against))
-    version = getattr(provider, "version", None)
+    identity, version = provider.identity, getattr(provider, "version", None)
     manifest = {
-        **provider.identity,
+        **identity,
         **({"server_version": version} if version else {}),
         **request.model_dump(exclude={"messages", "json_schema"}),
         "prompts": {prompt.name: prompt.digest for prompt in (extract, verify)},
