@@ -131,7 +131,7 @@ def read_statements(value: Any) -> list[str]:
     found = value.get("statements") if isinstance(value, dict) else value
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise ReplyInvalid('expected {"statements": ["…", …]}')
-    return [each.strip() for each in found if each.strip()]
+    return [well_formed(each.strip()) for each in found if each.strip()]
 
 
 def located(statement: str, text: str) -> str | TextSpan:

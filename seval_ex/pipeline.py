@@ -127,8 +127,10 @@ def _model_parts(provider: Provider, options: EngineOptions) -> Parts:
     model = Model(provider, store)
     against = "verify_text" if options.variant == "stsum_text" else "verify_statements"
     extract, verify = (load_prompt(name, options.prompts) for name in ("extract", against))
+    identity, version = provider.identity, getattr(provider, "version", None)
     manifest = {
-        **provider.identity,
+        **identity,
+        **({"server_version": version} if version else {}),
         **request.model_dump(exclude={"messages", "json_schema"}),
         "prompts": {prompt.name: prompt.digest for prompt in (extract, verify)},
     }
@@ -147,7 +149,8 @@ def _provided(kind: str) -> "Engine":
 
 
 def _replay(model: str, options: EngineOptions) -> Parts:
-    return _model_parts(Replay(model), replace(options, recordings=None))
+    replay = Replay(model)
+    return _model_parts(replay, replace(options, recordings=replay.recordings))
 
 
 def _grounded(model: str, options: EngineOptions) -> Parts:

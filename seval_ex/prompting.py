@@ -21,7 +21,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .ledger import InvalidInput, Usage
-from .llm import Message, Reply, ReplyInvalid, ReplyTruncated, Request
+from seval_ex.llm import (
+    ContextOverflow,
+    Message,
+    Reply,
+    ReplyInvalid,
+    ReplyTruncated,
+    Request,
+    check_window,
+    estimated_tokens,
+)
 from .recordings import Model
 
 # %% ../nbs/04_prompting.ipynb #6c98d5a3
@@ -146,6 +155,8 @@ _decoder = json.JSONDecoder(parse_constant=_strict)
 def _cleaned(text: str) -> Iterator[str]:
     """Offer ever more of the answer's wrapping removed."""
     thoughtless = text.rsplit("</think>", 1)[-1]
+    if thoughtless.lstrip().startswith("<think>"):
+        return  # thoughts without an end hold drafts, not the answer
     yield thoughtless
     fenced = re.search(r"```(?:json)?\s*\n(.*?)```", thoughtless, re.DOTALL)
     if fenced:
@@ -170,11 +181,11 @@ def parse_json(text: str) -> Any:
     """
     try:
         return json.loads(text, parse_constant=_strict)
-    except ValueError:
+    except (ValueError, RecursionError):
         for candidate in _cleaned(text):
             try:
                 return _decoder.raw_decode(candidate.strip())[0]
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
     raise ReplyInvalid(f"the reply is no JSON: {' '.join(text.split())[:120]!r}", text)
 
@@ -214,7 +225,7 @@ def note_reply(reply: Reply, is_repair: bool = False) -> None:
 # %% ../nbs/04_prompting.ipynb #cd98afc7
 def _asked(model: Model, request: Request, is_repair: bool) -> tuple[str, Reply]:
     """Ask, and once more with more room if the reply broke off."""
-    room = min(4 * request.num_predict, request.num_ctx - request.num_ctx // 4)
+    room = min(4 * request.num_predict, request.num_ctx - estimated_tokens(request))
     roomier = request.model_copy(update={"num_predict": max(room, request.num_predict)})
     if roomier != request and model.has(roomier):
         request, is_repair = roomier, True
@@ -269,6 +280,10 @@ def ask_json(
         return key, reply, read(parse_json(reply.text))
     except ReplyInvalid as error:
         repair = _repair(request, reply, error)
+        try:
+            check_window(repair)
+        except ContextOverflow:  # there is no room to show it; the reply is what is wrong
+            raise ReplyInvalid(str(error), reply.text) from error
     key, reply = _asked(model, repair, True)
     try:
         return key, reply, read(parse_json(reply.text))

@@ -14,6 +14,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
@@ -22,10 +23,10 @@ from rapidfuzz.distance import LCSseq
 from rapidfuzz.process import extractOne
 
 from .ledger import Evidence, InvalidInput, Label, Statement, Verdict
-from .llm import Reply, ReplyInvalid, Request
+from .llm import Reply, ReplyInvalid, ReplyTruncated, Request
 from .prompting import Prompt, ask_json, load_prompt
 from .recordings import Model
-from .text import TOKEN, tokens
+from .text import TOKEN, tokens, well_formed
 
 # %% ../nbs/06_verify.ipynb #ea476260
 @runtime_checkable
@@ -336,7 +337,7 @@ def read_label(text: Any) -> Label:
     """
     if not isinstance(text, str):
         return Label.UNJUDGED
-    visible = "".join(c for c in text if unicodedata.category(c) not in ("Cf", "Cc"))
+    visible = "".join(c for c in text if c.isspace() or unicodedata.category(c) not in ("Cf", "Cc"))
     last = unicodedata.normalize("NFKC", visible).casefold().rsplit(":", 1)[-1]
     word = re.sub(r"[\s\-]+", "_", last.strip(" \t\n.\"'*`"))
     return LABELS_OF_MODELS.get(word, Label.UNJUDGED)
@@ -367,7 +368,8 @@ def read_verdicts(value: Any) -> dict[int, _Found]:
         number = _whole(each.get("id"))
         cited = each.get("evidence")
         numbers = tuple(n for n in map(_whole, cited if isinstance(cited, list) else ()) if n)
-        verdict = _Found(read_label(each.get("label")), numbers, str(each.get("reason") or ""))
+        reason = well_formed(str(each.get("reason") or ""))
+        verdict = _Found(read_label(each.get("label")), numbers, reason)
         if number is not None and found.setdefault(number, verdict).label != verdict.label:
             contradictory.add(number)
     return {number: verdict for number, verdict in found.items() if number not in contradictory}
@@ -396,13 +398,15 @@ def label_support(reply: Reply, number: int) -> float | None:
         0 to 1; None where the reply does not tell.
     """
     pattern = rf'"id"\s*:\s*"?{number}\b[^{{}}]*?"label"\s*:\s*"(?=supported|not)'
-    place = re.search(pattern, reply.text)
-    if place is None or not reply.logprobs:
+    # The tokens' own text, where half a character may stand as U+FFFD and thoughts come first.
+    text = "".join(token.token for token in reply.logprobs)
+    places = [place.end() for place in re.finditer(pattern, text)]
+    if not places:
         return None
     position = 0
     for token in reply.logprobs:
-        if position <= place.end() < position + len(token.token):
-            offset = place.end() - position
+        if position <= places[-1] < position + len(token.token):
+            offset = places[-1] - position
             return _share_of_supported(token.top or {token.token: token.logprob}, offset)
         position += len(token.token)
     return None
@@ -459,7 +463,8 @@ class LLMVerifier:
         verdicts = self._asked(numbered, against, is_repair=False)
         missing = {number: each for number, each in numbered.items() if number not in verdicts}
         if missing:
-            verdicts |= self._asked(missing, against, is_repair=True)
+            with suppress(ReplyInvalid, ReplyTruncated):  # what was judged stays judged
+                verdicts |= self._asked(missing, against, is_repair=True)
         return [
             verdicts.get(number)
             or Verdict(
