@@ -489,6 +489,11 @@ class Ledger(Record):
     def __str__(self) -> str:
         return to_text(self)
 
+    def __repr__(self) -> str:
+        name = f"{self.id}: " if self.id else ""
+        counted = f"{len(self.statements)} statements, precision {shown(self.precision)}"
+        return f"<Ledger {name}{self.status.value}, {counted}>"
+
 # %% ../nbs/01_ledger.ipynb #02dd71dc
 def count_verdicts(ledger: Ledger, duplicates: bool = False) -> Counts:
     """Count a ledger's verdicts.

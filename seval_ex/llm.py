@@ -173,7 +173,7 @@ def estimated_tokens(request: Request) -> int:
 
 def _high(text: str) -> int:
     ascii_characters = sum(character.isascii() for character in text)
-    return -(-ascii_characters // 4) + len(text) - ascii_characters
+    return -(-ascii_characters // 3) + len(text) - ascii_characters
 
 
 def least_tokens(request: Request) -> int:

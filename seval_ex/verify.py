@@ -308,7 +308,7 @@ def verdicts_schema(count: int) -> dict[str, Any]:
         "id": {"type": "integer"},
         "evidence": {"type": "array", "items": {"type": "integer"}, "maxItems": 5},
         "label": {"type": "string", "enum": list(LABELS_OF_MODELS)},
-        "reason": {"type": "string"},
+        "reason": {"type": "string", "maxLength": 200},
     }
     verdict = {
         "type": "object",

@@ -382,7 +382,7 @@ def test_what_does_not_fit_is_not_sent():
     )
     error, calls = error_of([], long)
     assert isinstance(error, ContextOverflow) and calls == 0
-    assert "2048" in str(error) and "15108" in str(error)
+    assert "2048" in str(error) and "20108" in str(error)
 
 
 def test_a_prompt_that_was_cut():
