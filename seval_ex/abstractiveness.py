@@ -1074,7 +1074,7 @@ class Abstractiveness:
     def _repr_html_(self) -> str:
         return to_html(self)
 
-
+# %% ../nbs/10_abstractiveness.ipynb #6fe9c31a
 def _plain_value(value: Any) -> Any:
     if isinstance(value, float):
         return None if np.isnan(value) else float(value)

@@ -217,7 +217,7 @@ def score(
     if ledger.status is not Status.OK:
         raise typer.Exit(1)
 
-
+# %% ../nbs/32_cli.ipynb #74bdff05
 def _keep_apart(read: list[str | Path], written: list[Path | None]) -> None:
     """Refuse to write over what is read, or two results into one file; before any work is done."""
     taken = {os.path.realpath(path) for path in read if str(path) != "-"}

@@ -940,7 +940,7 @@ def _xsum_file(path: Path) -> tuple[str, list[list[str]]]:
             raise DataError(f"{place}: has {len(values)} fields, not 3; correct the line")
     return rows[0][1][2], [values for _, values in rows[1:]]
 
-
+# %% ../nbs/20_datasets.ipynb #e4047226
 def load_xsum_predictions(folder: str | os.PathLike[str]) -> DataFrame:
     """Load a folder of system outputs in the shape of the paper's XSUM files.
 

@@ -135,7 +135,7 @@ def read_statements(value: Any) -> list[str]:
         raise ReplyInvalid('expected {"statements": ["…", …]}')
     return [well_formed(each.strip()) for each in found if each.strip()]
 
-
+# %% ../nbs/05_extract.ipynb #4d23136a
 def located(statement: str, text: str) -> str | TextSpan:
     """Find where a text says a statement: exactly, else most nearly, else nowhere."""
     start = text.find(statement)
@@ -151,7 +151,7 @@ def located(statement: str, text: str) -> str | TextSpan:
         end += 1
     return TextSpan(start, end, statement)
 
-
+# %% ../nbs/05_extract.ipynb #d45aa226
 @dataclass(frozen=True)
 class LLMExtractor:
     """Ask a language model for the atomic statements of a text.

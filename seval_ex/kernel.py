@@ -154,7 +154,7 @@ def _last_slot(length):  # type: ignore[no-untyped-def]
         last = 2 * last + 1
     return last
 
-
+# %% ../nbs/09_kernel.ipynb #5e6974f2
 @njit(cache=True, nogil=True)
 def _number_words(room, number, at, end):  # type: ignore[no-untyped-def]
     """Give the source's words numbers and count them; return its length in words."""

@@ -108,7 +108,7 @@ class Evidence(Record):
     end: int | None = None
     statement: str | None = None
 
-
+# %% ../nbs/01_ledger.ipynb #c1420abb
 class Verdict(Record):
     """What was judged about one statement, on what evidence and why.
 
@@ -241,7 +241,7 @@ def recall(counts: Counts) -> float | None:
         return None
     return _ratio(counts.tp, counts.tp + counts.fn)
 
-
+# %% ../nbs/01_ledger.ipynb #9c41b03f
 def f1(counts: Counts) -> float | None:
     """F1 as in SEval-Ex, 2 TP / (2 TP + FP + FN).
 
@@ -285,7 +285,7 @@ def f1_source(counts: Counts) -> float | None:
         return None
     return 2 * p * r / (p + r) if p + r else 0.0
 
-
+# %% ../nbs/01_ledger.ipynb #9f924889
 def judged(counts: Counts) -> float | None:
     """Share of the summary's statements that have a valid verdict.
 
@@ -338,6 +338,31 @@ def _check_span(where: str, start: int | None, end: int | None, text: str) -> No
     if start is None or end is None or not 0 <= start <= end <= len(text):
         raise ValueError(f"{where}: [{start}:{end}] is no span of a text of {len(text)} characters")
 
+# %% ../nbs/01_ledger.ipynb #ff224e3c
+def _check_ledger(ledger: "Ledger") -> None:
+    """Refuse statements, verdicts and texts that do not fit together."""
+    by_id = {statement.id: statement for statement in ledger.statements}
+    if len(by_id) != len(ledger.statements):
+        raise ValueError("two statements have the same id")
+    for statement in ledger.statements:
+        _check_span(statement.id, statement.start, statement.end, ledger.text(statement.side))
+        if statement.duplicate_of is not None and statement.duplicate_of not in by_id:
+            raise ValueError(f"{statement.id} repeats {statement.duplicate_of}, which is missing")
+    if len({verdict.statement for verdict in ledger.verdicts}) != len(ledger.verdicts):
+        raise ValueError("two verdicts on the same statement")
+    for verdict in ledger.verdicts:
+        if verdict.statement not in by_id:
+            raise ValueError(f"a verdict on {verdict.statement!r}, which is no statement here")
+        side = by_id[verdict.statement].side
+        if verdict.label not in LABELS[side]:
+            raise ValueError(f"{verdict.label} is no verdict on a {side} statement")
+        other = ledger.text("source" if side == "summary" else "summary")
+        for evidence in verdict.evidence:
+            cited = by_id.get(evidence.statement or "")
+            if evidence.statement is not None and (cited is None or cited.side == side):
+                raise ValueError(f"{verdict.statement} cites {evidence.statement!r} wrongly")
+            _check_span(f"evidence for {verdict.statement}", evidence.start, evidence.end, other)
+
 # %% ../nbs/01_ledger.ipynb #8a206b28
 class Ledger(Record):
     """All that was found about one (source, summary) pair.
@@ -387,31 +412,7 @@ class Ledger(Record):
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Ledger":
-        by_id = {statement.id: statement for statement in self.statements}
-        if len(by_id) != len(self.statements):
-            raise ValueError("two statements have the same id")
-        for statement in self.statements:
-            _check_span(statement.id, statement.start, statement.end, self.text(statement.side))
-            if statement.duplicate_of is not None and statement.duplicate_of not in by_id:
-                raise ValueError(
-                    f"{statement.id} repeats {statement.duplicate_of}, which is missing"
-                )
-        if len({verdict.statement for verdict in self.verdicts}) != len(self.verdicts):
-            raise ValueError("two verdicts on the same statement")
-        for verdict in self.verdicts:
-            if verdict.statement not in by_id:
-                raise ValueError(f"a verdict on {verdict.statement!r}, which is no statement here")
-            side = by_id[verdict.statement].side
-            if verdict.label not in LABELS[side]:
-                raise ValueError(f"{verdict.label} is no verdict on a {side} statement")
-            other = self.text("source" if side == "summary" else "summary")
-            for evidence in verdict.evidence:
-                cited = by_id.get(evidence.statement or "")
-                if evidence.statement is not None and (cited is None or cited.side == side):
-                    raise ValueError(f"{verdict.statement} cites {evidence.statement!r} wrongly")
-                _check_span(
-                    f"evidence for {verdict.statement}", evidence.start, evidence.end, other
-                )
+        _check_ledger(self)
         return self
 
     def __hash__(self) -> int:
@@ -536,7 +537,7 @@ def support(ledger: Ledger, unjudged: Unjudged = "undefined") -> float | None:
     known = [degree for degree in degrees if degree is not None]
     return sum(known) / len(known) if known and len(known) == len(degrees) else None
 
-
+# %% ../nbs/01_ledger.ipynb #d56c3fa5
 def scores(ledger: Ledger, unjudged: Unjudged = "undefined") -> dict[str, float | None]:
     """Compute every score of a ledger.
 
@@ -655,7 +656,7 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     finally:
         partial.unlink(missing_ok=True)
 
-
+# %% ../nbs/01_ledger.ipynb #21abeebb
 def write_ledgers(ledgers: Iterable[Ledger], path: str | Path) -> int:
     """Write ledgers as JSON Lines and return how many were written.
 
@@ -777,7 +778,7 @@ def _shortened(text: str, length: int = 160) -> str:
     line = printable(" ".join(text.split()))
     return line if len(line) <= length else line[: length - 1] + "…"
 
-
+# %% ../nbs/01_ledger.ipynb #6d26f981
 def to_text(ledger: Ledger) -> str:
     """Explain a ledger in plain text: the scores, then each statement with verdict and evidence."""
     values, why = ledger.scores(), why_undefined(ledger)
@@ -947,7 +948,7 @@ def _outline_rules(ledger: Ledger, prefix: str) -> str:
         if s.side == "summary"
     )
 
-
+# %% ../nbs/01_ledger.ipynb #135e6832
 def to_html(ledger: Ledger, suffix: str = "") -> str:
     """Render the evidence view of a ledger as an HTML fragment without scripts.
 
@@ -989,7 +990,7 @@ def to_html(ledger: Ledger, suffix: str = "") -> str:
         f'<div class="sx-legend">{"".join(legend)}</div></div>'
     )
 
-
+# %% ../nbs/01_ledger.ipynb #f02f45c3
 def html_page(ledgers: Iterable[Ledger], title: str = "Evidence") -> str:
     """Render ledgers as one self-contained HTML page, light or dark as the reader's system is."""
     views = (to_html(ledger, f"n{number}") for number, ledger in enumerate(ledgers, start=1))

@@ -73,7 +73,7 @@ class Request(Record):
 
 Text = Annotated[str, AfterValidator(well_formed)]
 
-
+# %% ../nbs/02_llm.ipynb #cf1757f0
 class TokenProbability(Record):
     """A token of the reply, its log-probability, and the likeliest tokens in its place."""
 
@@ -492,7 +492,7 @@ class OllamaProvider:
             what = f"the Ollama server sent a broken answer: {error}"
             raise ServerUnavailable(what, self._answered.response.text) from error
 
-
+# %% ../nbs/02_llm.ipynb #c4e20441
 def _ollama_reply(answer: Any, seconds: float) -> Reply:
     logprobs = tuple(
         TokenProbability(
@@ -632,7 +632,7 @@ class OpenAIProvider:
             error.retry_after = _seconds(response.headers.get("retry-after"))
         return error
 
-
+# %% ../nbs/02_llm.ipynb #dd922ca0
 def _openai_reply(content: Mapping[str, Any], seconds: float) -> Reply:
     choice = content["choices"][0]
     usage = content.get("usage") or {}
@@ -734,7 +734,7 @@ def _started(path: Path, num_ctx: int) -> Any:
     except Exception as error:
         raise ServerUnavailable(f"llama.cpp cannot load {path.name}: {error}") from error
 
-
+# %% ../nbs/02_llm.ipynb #02ae0c62
 class LlamaCppProvider:
     """A GGUF model inside this process, spoken to over its own port.
 

@@ -14,11 +14,12 @@ __all__ = ['VARIANTS', 'Variant', 'PROVIDER_OPTIONS', 'Engine', 'ENGINES', 'SOUR
 import re
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -147,7 +148,7 @@ def _provided(kind: str) -> "Engine":
 
     return engine
 
-
+# %% ../nbs/07_pipeline.ipynb #c60505b4
 def _replay(model: str, options: EngineOptions) -> Parts:
     replay = Replay(model)
     return _model_parts(replay, replace(options, recordings=replay.recordings))
@@ -192,7 +193,7 @@ def make_engine(engine: str | Provider, options: EngineOptions) -> Parts:
         raise InvalidInput(f"no engine {engine!r}: choose from {', '.join(ENGINES)}")
     return ENGINES[name](model, options)
 
-
+# %% ../nbs/07_pipeline.ipynb #87c237f9
 def engine_name(engine: str | Provider) -> str:
     """Name an engine, also one that was given as a provider."""
     if isinstance(engine, str):
@@ -311,7 +312,44 @@ def _check_workers(workers: int) -> None:
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise InvalidInput(f"workers={workers!r}: pass a whole number from 1 up")
 
+# %% ../nbs/07_pipeline.ipynb #2d638274
+def _judged_pair(evaluator: "SEvalEx", source: str, summary: str, id: str | None) -> Ledger:
+    extractor, verifier = evaluator._parts.extractor, evaluator._parts.verifier
+    statements = number_statements(extractor.extract(summary), summary, "summary")
+    if not statements:
+        reason = "the extractor found no statement in the summary"
+        return evaluator._ledger(source, summary, id, Status.NO_STATEMENTS, reason)
+    sources, spent = evaluator._sources(source)
+    if not sources:
+        reason = "the extractor found no statement in the source"
+        return evaluator._ledger(source, summary, id, Status.NO_STATEMENTS, reason, statements)
+    if evaluator.variant != "stsum_text":
+        verdicts = _judge(verifier, statements, _unique(sources))
+        back = _judge(verifier, sources, _unique(statements))
+        verdicts += [v.model_copy(update={"label": SOURCE_LABELS[v.label]}) for v in back]
+    else:
+        verdicts = _judge(verifier, statements, sources)
+        if evaluator.missed == "sentences":
+            verdicts += _cited(sources, statements, verdicts)
+        else:
+            places = {sentence.id: sentence for sentence in sources}
+            verdicts = [_placed_only(verdict, places) for verdict in verdicts]
+            sources = ()
+    found = (*statements, *sources)
+    return evaluator._ledger(source, summary, id, Status.OK, "", found, verdicts, spent)
 
+
+def _source_statements(evaluator: "SEvalEx", source: str) -> tuple[tuple[Statement, ...], Usage]:
+    extractor: Extractor = SentenceExtractor(evaluator.language)
+    if evaluator.variant != "stsum_text":
+        extractor = evaluator._parts.extractor
+    if evaluator.variant == "3-chunk":
+        extractor = ChunkExtractor(extractor, 3, evaluator.language)
+    with counting() as usage:
+        statements = number_statements(extractor.extract(source), source, "source")
+    return statements, usage()
+
+# %% ../nbs/07_pipeline.ipynb #e272f481
 @dataclass(frozen=True)
 class SEvalEx:
     """Evaluate summaries against their sources, statement by statement.
@@ -389,7 +427,7 @@ class SEvalEx:
 
     @cached_property
     def _sources(self) -> Callable[[str], tuple[tuple[Statement, ...], Usage]]:
-        return _one_at_a_time(lru_cache(maxsize=256)(self._source_statements))
+        return _one_at_a_time(lru_cache(maxsize=256)(partial(_source_statements, self)))
 
     def evaluate(self, source: str, summary: str, id: str | None = None) -> Ledger:
         """Evaluate one summary.
@@ -423,48 +461,13 @@ class SEvalEx:
             return self._ledger(source, summary, id, Status.EMPTY_SOURCE, "the source is empty")
         with counting() as usage:
             try:
-                ledger = self._judged(source, summary, id)
+                ledger = _judged_pair(self, source, summary, id)
             except SEvalError as error:
                 ledger = self._ledger(source, summary, id, error.status, str(error))
             except ValidationError as error:
                 why = f"the parts do not fit together: {error.errors()[0]['msg']}"
                 ledger = self._ledger(source, summary, id, Status.ERROR, why)
         return ledger.model_copy(update={"usage": usage()})
-
-    def _judged(self, source: str, summary: str, id: str | None) -> Ledger:
-        extractor, verifier = self._parts.extractor, self._parts.verifier
-        statements = number_statements(extractor.extract(summary), summary, "summary")
-        if not statements:
-            reason = "the extractor found no statement in the summary"
-            return self._ledger(source, summary, id, Status.NO_STATEMENTS, reason)
-        sources, spent = self._sources(source)
-        if not sources:
-            reason = "the extractor found no statement in the source"
-            return self._ledger(source, summary, id, Status.NO_STATEMENTS, reason, statements)
-        if self.variant != "stsum_text":
-            verdicts = _judge(verifier, statements, _unique(sources))
-            back = _judge(verifier, sources, _unique(statements))
-            verdicts += [v.model_copy(update={"label": SOURCE_LABELS[v.label]}) for v in back]
-        else:
-            verdicts = _judge(verifier, statements, sources)
-            if self.missed == "sentences":
-                verdicts += _cited(sources, statements, verdicts)
-            else:
-                places = {sentence.id: sentence for sentence in sources}
-                verdicts = [_placed_only(verdict, places) for verdict in verdicts]
-                sources = ()
-        found = (*statements, *sources)
-        return self._ledger(source, summary, id, Status.OK, "", found, verdicts, spent)
-
-    def _source_statements(self, source: str) -> tuple[tuple[Statement, ...], Usage]:
-        extractor: Extractor = SentenceExtractor(self.language)
-        if self.variant != "stsum_text":
-            extractor = self._parts.extractor
-        if self.variant == "3-chunk":
-            extractor = ChunkExtractor(extractor, 3, self.language)
-        with counting() as usage:
-            statements = number_statements(extractor.extract(source), source, "source")
-        return statements, usage()
 
     def _ledger(
         self,
@@ -594,13 +597,25 @@ class NoText(NamedTuple):
 
     found: str
 
-
+# %% ../nbs/07_pipeline.ipynb #5864c536
 def _by_document(sources: Sequence[Any]) -> list[int]:
     """Order positions so that those with the same source stand together."""
     groups: dict[str, list[int]] = {}
     for position, source in enumerate(sources):
         groups.setdefault(source if isinstance(source, str) else "", []).append(position)
     return [position for group in groups.values() for position in group]
+
+
+def _progress_bar(is_shown: bool) -> Any:
+    """Import the bar that fits the surroundings, without its advice to install widgets."""
+    if not is_shown:
+        from tqdm import tqdm
+
+        return tqdm
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from tqdm.auto import tqdm as fitting
+    return fitting
 
 
 class _Shown:
@@ -650,12 +665,8 @@ def evaluate_pairs(
     InvalidInput
         If `workers` is not positive.
     """
-    if progress:
-        from tqdm.auto import tqdm
-    else:
-        from tqdm import tqdm
-
     _check_workers(workers)
+    tqdm = _progress_bar(progress)
     items = [_as_mapping(pair) for pair in pairs]
     order = _by_document([item.get("source") for item in items])
     done: dict[int, Ledger] = {}
@@ -864,7 +875,7 @@ def estimate(
         found["cost"] = (prompt * price[0] + output * price[1]) / 1e6
     return found
 
-
+# %% ../nbs/07_pipeline.ipynb #e7e2df1b
 def _tokens_of(text: str) -> int:
     return estimated_tokens(Request(messages=(Message(role="user", content=text),)))
 

@@ -247,7 +247,7 @@ def _repair(request: Request, reply: Reply, fault: Exception) -> Request:
     messages = (*request.messages, said, Message(role="user", content=complaint))
     return request.model_copy(update={"messages": messages})
 
-
+# %% ../nbs/04_prompting.ipynb #05868e35
 def ask_json(
     model: Model, request: Request, read: Callable[[Any], T], is_repair: bool = False
 ) -> tuple[str, Reply, T]:

@@ -74,7 +74,7 @@ def table_parameters(name: str) -> dict[str, Any]:
             }
     raise SEvalError(f"the notebook {name} has no cell tagged 'parameters'")
 
-
+# %% ../nbs/31_tables.ipynb #c6fc7d9a
 def parse_parameter(name: str, text: str, default: Any) -> Any:
     """Read a parameter given as text, as the type of its default.
 
@@ -133,7 +133,7 @@ class TableRun:
     notebook: Path
     outputs: tuple[Path, ...]
 
-
+# %% ../nbs/31_tables.ipynb #00b7938a
 def run_table(
     name: str,
     parameters: Mapping[str, Any] | None = None,
@@ -176,7 +176,7 @@ def run_table(
     notebook = _executed(papermill, name, {"out": str(folder), **given}, folder, progress)
     return TableRun(name, notebook, tuple(path for path in outputs if path.exists()))
 
-
+# %% ../nbs/31_tables.ipynb #fa37c850
 def _executed(
     papermill: Any, name: str, parameters: dict[str, Any], folder: Path, progress: bool
 ) -> Path:
@@ -360,7 +360,7 @@ def _own_frame(data: str, columns: Mapping[str, str]) -> "pd.DataFrame":
         frame["system"] = "system"
     return frame.assign(dataset="own")
 
-
+# %% ../nbs/31_tables.ipynb #b8f495a9
 def _abstraction_frames(data: str, columns: Mapping[str, str]) -> "list[pd.DataFrame]":
     xsum, summeval = find_xsum(), find_summeval()
     if data == "sample" or (data == "auto" and not (xsum or summeval)):
@@ -376,7 +376,7 @@ def _abstraction_frames(data: str, columns: Mapping[str, str]) -> "list[pd.DataF
         raise SEvalError(f"data={data!r}: SEVAL_EX_DATA names no folder that holds it")
     return frames
 
-
+# %% ../nbs/31_tables.ipynb #dc262d0d
 def abstraction_data(
     data: str = "auto", limit: int = 0, columns: Mapping[str, str] | None = None
 ) -> "tuple[pd.DataFrame, str]":

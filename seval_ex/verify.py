@@ -215,7 +215,7 @@ DEFAULT_THRESHOLD = 0.75
 def _has_new_number(words: Sequence[str], index: _Index) -> bool:
     return any(word[0].isdecimal() and word not in index.alphabet for word in words)
 
-
+# %% ../nbs/06_verify.ipynb #0d130229
 @dataclass(frozen=True)
 class LexicalVerifier:
     r"""Support by the longest common subsequence of words with the best passage.
