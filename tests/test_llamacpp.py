@@ -12,6 +12,7 @@ import pytest
 
 from seval_ex import SEvalEx
 from seval_ex import llm as llm_module
+from seval_ex.datasets import load_summeval
 from seval_ex.ledger import InvalidInput, Statement
 from seval_ex.llm import (
     ContextOverflow,
@@ -27,6 +28,7 @@ from seval_ex.llm import (
     least_tokens,
 )
 from seval_ex.recordings import Model, Recordings
+from seval_ex.text import sentences
 from seval_ex.verify import LLMVerifier, label_support, read_verdicts, verdicts_schema
 
 pytest.importorskip(
@@ -215,3 +217,28 @@ def test_ollamas_client_against_another_server(proxy):
     reply = provider.ask(request)
     assert json.loads(reply.text)["answer"] in ("yes", "no")
     assert reply.seconds > 0 and reply.finish_reason == "stop"
+
+
+@pytest.mark.parametrize("variant", ["stsum_text", "base", "3-chunk"])
+def test_three_pipelines_on_real_summaries(variant, shared_data, tmp_path):
+    """Two systems' summaries of a SummEval document, both cut to what CI has time for."""
+    frame = load_summeval(shared_data / "summeval" / "summeval_16systems.jsonl.gz").iloc[[8, 14]]
+    frame["source"] = [" ".join(s.text for s in sentences(text)[:3]) for text in frame["source"]]
+    frame["summary"] = [sentences(text)[0].text for text in frame["summary"]]
+    settings = {"num_ctx": 2048, "num_predict": 300}
+    store = Recordings(tmp_path / "replies.db")
+    runs = []
+    for workers in (1, 2):
+        evaluator = SEvalEx(variant, engine=ENGINE, recordings=store, llm=settings)
+        runs.append(evaluator.evaluate_many(frame, progress=False, workers=workers, ledgers=True))
+        asked = evaluator._parts.extractor.model.asked
+    first, again = runs
+    assert asked == 0 and list(first["ledger"]) == list(again["ledger"])
+    assert set(first["status"]) <= {"ok", "parse_failed", "no_statements"}
+    for ledger in first["ledger"]:
+        assert ledger.usage.calls and ledger.usage.prompt_tokens
+        if ledger.status == "ok":
+            labels = {verdict.label.value for verdict in ledger.verdicts}
+            assert labels <= {"TP", "FP", "FN", "covered", "unjudged"}
+            sides = {statement.side for statement in ledger.statements}
+            assert sides == ({"summary"} if variant == "stsum_text" else {"summary", "source"})
