@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SEVAL_EX_DATA ?= $(abspath $(wildcard ../shared/data))
 export SEVAL_EX_DATA
 
-.PHONY: help demo test lint format export clean-notebooks notebooks readme picture docs bench clean
+.PHONY: help demo test lint format export clean-notebooks notebooks readme picture docs bench bench-llm clean
 
 help: ## Say what there is to make.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -31,7 +31,7 @@ demo: $(VENV)/.demo ## Explain an evaluation, write its evidence page, run Table
 	$(BIN)/seval-ex demo
 
 test: $(VENV)/.dev lint ## Check style and types, run every notebook and all tests.
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.dev ## Check style (notebooks too) and types.
 	$(BIN)/ruff format --check --quiet
@@ -68,6 +68,9 @@ docs: ## Render the docs site (needs Quarto).
 bench: $(VENV)/.dev ## Measure speed and memory against rouge-score.
 	$(BIN)/python benchmarks/lexical.py
 	$(BIN)/python benchmarks/abstractiveness.py
+
+bench-llm: $(VENV)/.dev ## Measure calls and tokens with the embedded model (RAGAS=python of an environment that has ragas).
+	$(BIN)/python benchmarks/llm.py $(if $(RAGAS),--ragas $(RAGAS))
 
 clean: ## Remove what was built; keep .venv.
 	rm -rf runs _proc _docs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
