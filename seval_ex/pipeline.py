@@ -308,6 +308,11 @@ def _check_kinds(evaluator: "SEvalEx") -> None:
             raise InvalidInput(f"{part}={given!r}: pass an object with a method {method!r}")
 
 
+def _check_chunks(size: int, overlap: int) -> None:
+    if not isinstance(size, int) or not isinstance(overlap, int) or not 0 <= overlap < size:
+        raise InvalidInput(f"chunk_size={size!r}, chunk_overlap={overlap!r}: overlap by less")
+
+
 def _check_workers(workers: int) -> None:
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise InvalidInput(f"workers={workers!r}: pass a whole number from 1 up")
@@ -344,7 +349,8 @@ def _source_statements(evaluator: "SEvalEx", source: str) -> tuple[tuple[Stateme
     if evaluator.variant != "stsum_text":
         extractor = evaluator._parts.extractor
     if evaluator.variant == "3-chunk":
-        extractor = ChunkExtractor(extractor, 3, evaluator.language)
+        size, overlap = evaluator.chunk_size, evaluator.chunk_overlap
+        extractor = ChunkExtractor(extractor, size, evaluator.language, overlap)
     with counting() as usage:
         statements = number_statements(extractor.extract(source), source, "source")
     return statements, usage()
@@ -376,6 +382,9 @@ class SEvalEx:
     llm : mapping, optional
         Settings of a language model: num_ctx, num_predict, temperature, seed, think, logprobs,
         timeout, tries, pause.
+    chunk_size, chunk_overlap : int, default 3 and 0
+        Sentences a chunk of the `3-chunk` variant, and how many of them it repeats from the chunk
+        before. The paper's are the defaults.
 
     Raises
     ------
@@ -404,6 +413,8 @@ class SEvalEx:
     recordings: str | Path | Recordings | None = "recordings.db"
     prompts: str | Path | None = None
     llm: Mapping[str, Any] = field(default_factory=dict)
+    chunk_size: int = 3
+    chunk_overlap: int = 0
 
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:
@@ -411,6 +422,7 @@ class SEvalEx:
         if self.missed not in ("none", "sentences"):
             raise InvalidInput(f"missed={self.missed!r}: choose 'none' or 'sentences'")
         _check_kinds(self)
+        _check_chunks(self.chunk_size, self.chunk_overlap)
         # Made now, so that a wrong engine is reported here and threads find them ready.
         for made in ("_parts", "_sources"):
             getattr(self, made)
@@ -501,6 +513,8 @@ class SEvalEx:
         threshold = getattr(self._parts.verifier, "threshold", None)
         if isinstance(threshold, int | float):
             settings["threshold"] = float(threshold)
+        if self.variant == "3-chunk":
+            settings |= {"chunk_size": self.chunk_size, "chunk_overlap": self.chunk_overlap}
         if self._parts.manifest:
             settings["llm"] = dict(self._parts.manifest)
         return settings
@@ -906,6 +920,7 @@ def _needs(evaluator: SEvalEx, source: str, summary: str) -> tuple[int, int, int
 def _source_needs(evaluator: SEvalEx, source: str) -> tuple[int, int, int]:
     if not _asks_a_model(evaluator) or evaluator.variant == "stsum_text":
         return 0, 0, 0
-    parts = len(chunks(source)) if evaluator.variant == "3-chunk" else 1
+    step = evaluator.chunk_size - evaluator.chunk_overlap
+    parts = len(chunks(source, step)) if evaluator.variant == "3-chunk" else 1
     prompt = parts * _prompt_tokens(evaluator, "extract") + _tokens_of(source)
     return parts, prompt, len(sentences(source)) * STATEMENT_TOKENS
