@@ -6,11 +6,11 @@ Docs: https://example.github.io/seval_ex/ledger.html.md"""
 
 # %% auto #0
 __all__ = ['Side', 'SCORES', 'LABELS', 'Unjudged', 'STATEMENT_COLUMNS', 'MARKS', 'DIRECTIONS', 'PALETTE', 'UNDERLINES',
-           'MEANINGS', 'STYLE', 'LONG', 'Label', 'Status', 'SEvalError', 'InvalidInput', 'Record', 'Statement',
-           'Evidence', 'Verdict', 'Usage', 'Counts', 'precision', 'recall', 'f1', 'recall_source', 'f1_source',
-           'judged', 'bounds', 'Ledger', 'count_verdicts', 'support', 'scores', 'why_undefined', 'replacing',
-           'write_ledgers', 'read_ledgers', 'to_frame', 'passages', 'shown', 'evidence_word', 'printable', 'to_text',
-           'contrast', 'to_html', 'html_page']
+           'MEANINGS', 'EVIDENCE', 'STYLE', 'LONG', 'Label', 'Status', 'SEvalError', 'InvalidInput', 'Record',
+           'Statement', 'Evidence', 'Verdict', 'Usage', 'Counts', 'precision', 'recall', 'f1', 'recall_source',
+           'f1_source', 'judged', 'bounds', 'Ledger', 'count_verdicts', 'support', 'scores', 'why_undefined',
+           'replacing', 'write_ledgers', 'read_ledgers', 'to_frame', 'passages', 'shown', 'evidence_word', 'printable',
+           'to_text', 'contrast', 'to_html', 'html_page']
 
 # %% ../nbs/01_ledger.ipynb #ecfed670
 import hashlib
@@ -913,10 +913,10 @@ text-underline-offset:.25em;text-decoration-skip-ink:none}
 .sx .sx-e{--l:dotted}
 .sx .sx-e.sx-FP,.sx .sx-FN.sx-m,.sx .sx-covered.sx-m{background:none}
 .sx .sx-ref{font-size:.68em;line-height:1;vertical-align:.45em;font-weight:600;color:var(--c);
-padding:0 .2em;user-select:none;-webkit-user-select:none}
+padding:0 .1em;user-select:none;-webkit-user-select:none}
 .sx .sx-all{font-size:.86em;color:var(--soft)}
 .sx .sx-all input{margin:0 .4em 0 0;vertical-align:-.1em;accent-color:var(--soft)}
-.sx:has(.sx-pick:checked) .sx-m{background:none;text-decoration-color:var(--line)}
+.sx:has(.sx-pick:checked) .sx-text .sx-m{background:none;text-decoration-color:var(--line)}
 .sx .sx-card:has(:checked){background:var(--t);border-color:var(--c);box-shadow:0 0 0 1px var(--c)}
 .sx .sx-card:has(:checked) .sx-badge{background:var(--u)}
 .sx .sx-card:has(:checked) :is(.sx-support,.sx-why,.sx-said){color:var(--ink)}
@@ -932,8 +932,8 @@ padding:0 .2em;user-select:none;-webkit-user-select:none}
 
 # %% ../nbs/01_ledger.ipynb #view-style-code
 _THEMES = """
-[data-jp-theme-light=true] .sx,body.vscode-light .sx,body.quarto-light .sx{color-scheme:light}
-[data-jp-theme-light=false] .sx,body.vscode-dark .sx,body.quarto-dark .sx{color-scheme:dark}
+:is([data-jp-theme-light=true],.vscode-light,.quarto-light) :is(.sx,.sxx){color-scheme:light}
+:is([data-jp-theme-light=false],.vscode-dark,.quarto-dark) :is(.sx,.sxx){color-scheme:dark}
 """
 UNDERLINES: Mapping[Label, str] = {
     Label.TP: "solid",
@@ -949,6 +949,10 @@ MEANINGS: Mapping[Label, str] = {
     Label.COVERED: "covered by the summary",
     Label.UNJUDGED: "no valid verdict",
 }
+EVIDENCE: Mapping[Label, str] = {
+    Label.TP: "evidence in the source",
+    Label.FP: "nearest passage to a statement that is not supported",
+}
 
 
 def _colours_of(label: Label) -> str:
@@ -962,7 +966,8 @@ def _style() -> str:
         f".sx .sx-{label.value}{{{_colours_of(label)};--l:{line}}}"
         for label, line in UNDERLINES.items()
     )
-    return f"\n.sx{{{colours}}}{_THEMES}{verdicts}{_LAYOUT}{_MARKS}"
+    neutral = "--c:var(--soft);--t:var(--raised)"
+    return f"\n.sx,.sxx{{{colours};{neutral}}}{_THEMES}{verdicts}{_LAYOUT}{_MARKS}"
 
 
 STYLE = _style()
@@ -1062,7 +1067,7 @@ def _reference(view: _View, statement: str) -> str:
     label = view.labels[statement]
     return (
         f'<sup class="sx-ref sx-{label.value}"><label for="{view.names[statement]}r">'
-        f"{statement}{MARKS[label]}</label></sup>"
+        f"\u202f{statement}{MARKS[label]}</label></sup>"
     )
 
 
@@ -1090,7 +1095,7 @@ def _marked(view: _View, side: Side) -> str:
 # %% ../nbs/01_ledger.ipynb #view-card
 def _meter(support: float | None) -> str:
     if support is None:
-        return '<span class="sx-support">no support given</span>'
+        return ""
     letters = "▰" * round(5 * support) + "▱" * (5 - round(5 * support))
     return (
         f'<span class="sx-support">support <span class="sx-meter" style="--w:{support:.0%}" '
@@ -1170,8 +1175,11 @@ def _legend(view: _View) -> str:
     ]
     if any(statement.duplicate_of for statement in view.ledger.statements):
         items.append('<li><span class="sx-badge">=</span> repeats another; counts once</li>')
-    if any(verdict.evidence for _, verdict in view.judged):
-        items.append('<li><mark class="sx-m sx-e sx-TP">dotted</mark> evidence in the source</li>')
+    with_evidence = {v.label for s, v in view.judged if v.evidence and s.side == "summary"}
+    for label in (Label.TP, Label.FP):
+        if label in with_evidence:
+            sample = f'<mark class="sx-m sx-e sx-{label.value}">dotted</mark>'
+            items.append(f"<li>{sample} {EVIDENCE[label]}</li>")
     return f'<ul class="sx-legend">{"".join(items)}</ul>' if view.judged else ""
 
 # %% ../nbs/01_ledger.ipynb #17fe6764
