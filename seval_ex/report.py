@@ -7,20 +7,23 @@ Docs: https://example.github.io/seval_ex/report.html.md"""
 # %% ../nbs/30_report.ipynb #imports
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .ledger import InvalidInput, SEvalError
+from .ledger import InvalidInput, Ledger, SEvalError, Status
+from .recordings import Recordings
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['PALETTE', 'MARKERS', 'INK', 'FAINT', 'LOOK', 'SYMBOLS', 'theme', 'plot_agreement']
+__all__ = ['PALETTE', 'MARKERS', 'INK', 'FAINT', 'LOOK', 'SYMBOLS', 'FELL', 'ROSE', 'SAME', 'PAIR_LOOKS', 'THRESHOLDS',
+           'RISK_COLOURS', 'COSTS', 'theme', 'plot_agreement', 'plot_pairs', 'plot_risk', 'plot_calibration',
+           'run_usage', 'plot_usage']
 
 # %% ../nbs/30_report.ipynb #theme
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#4d4d4d")
@@ -407,3 +410,651 @@ def _agreement_panel(
     panel.set_ylim(len(metrics) - 0.4, -0.6)
     panel.margins(x=0.08)
     panel.grid(axis="y", linestyle=":", color="#d0d0d0")
+
+# %% ../nbs/30_report.ipynb #pairs-read
+def _aligned(first: Any, second: Any, kind: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Read two columns of scores and the kinds of their pairs, all of one length and order."""
+    import pandas as pd
+
+    columns = {"original": first, "corrupted": second, "kind": kind}
+    given = {name: values for name, values in columns.items() if values is not None}
+    indexes = [values.index for values in given.values() if isinstance(values, pd.Series)]
+    if any(not index.equals(indexes[0]) for index in indexes[1:]):
+        raise InvalidInput("the columns have other indexes: take them from one frame, row by row")
+    sizes = {name: len(values) for name, values in given.items()}
+    if len(set(sizes.values())) > 1:
+        counted = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        raise InvalidInput(f"pairs need columns of one length; they have {counted} rows")
+    kinds = [""] * len(first) if kind is None else [str(each) for each in kind]
+    scores = [_floats(columns[name], name) for name in ("original", "corrupted")]
+    return scores[0], scores[1], np.array(kinds, dtype=object)
+
+# %% ../nbs/30_report.ipynb #pairs-draw
+FELL, ROSE, SAME = "#0072b2", "#d55e00", "#8c8c8c"
+PAIR_LOOKS: dict[str, dict[str, Any]] = {
+    "fell": {"colors": FELL, "linestyles": "-"},
+    "the same": {"colors": SAME, "linestyles": "-"},
+    "rose": {"colors": ROSE, "linestyles": (0, (4, 2))},
+}
+
+
+def _draw_boxes(panel: Any, columns: Sequence[np.ndarray], middles: Sequence[float]) -> None:
+    for values, middle, face in zip(columns, middles, ("white", "#c9c9c9"), strict=True):
+        parts = panel.boxplot(
+            values,
+            positions=[middle],
+            widths=0.13,
+            whis=(5, 95),
+            showfliers=False,
+            manage_ticks=False,
+            patch_artist=True,
+            medianprops={"color": INK, "linewidth": 1.8},
+        )
+        for box in parts["boxes"]:
+            box.set(facecolor=face, edgecolor=INK)
+
+
+def _draw_pairs(panel: Any, place: int, first: np.ndarray, second: np.ndarray) -> str:
+    """Draw the pairs of one kind and return what their label says."""
+    from matplotlib.collections import LineCollection
+
+    both = ~(np.isnan(first) | np.isnan(second))
+    lacking, first, second = int((~both).sum()), first[both], second[both]
+    moved = {"fell": second < first, "the same": second == first, "rose": second > first}
+    ends = np.array([place - 0.17, place + 0.17])
+    faint = float(np.clip(12 / max(len(first), 1), 0.04, 0.65))
+    for name, chosen in moved.items():
+        pairs = zip(first[chosen], second[chosen], strict=True)
+        lines = [np.column_stack([ends, pair]) for pair in pairs]
+        look = {**PAIR_LOOKS[name], "alpha": faint, "linewidths": 1.1}
+        panel.add_collection(LineCollection(lines, label=name, **look))
+    if len(first):
+        _draw_boxes(panel, (first, second), (place - 0.26, place + 0.26))
+        fell = int(moved["fell"].sum())
+        said = f"{fell} of {len(first)} fell ({fell / len(first):.0%})"
+    else:
+        said = "no pair with both scores"
+    return f"{said}\n{lacking} undefined" if lacking else said
+
+# %% ../nbs/30_report.ipynb #plot-pairs
+def plot_pairs(
+    original: Sequence[float | None] | pd.Series | None,
+    corrupted: Sequence[float | None] | pd.Series | None,
+    *,
+    kind: Sequence[Any] | pd.Series | None = None,
+    names: tuple[str, str] = ("original", "corrupted"),
+    label: str = "support (0 to 1)",
+    ax: Any = None,
+) -> Any:
+    """Draw scores of pairs, before and after a change, by kind of change.
+
+    Parameters
+    ----------
+    original, corrupted : sequence of float or pandas.Series
+        Scores of the same pairs in the same order, None or NaN where undefined.
+    kind : sequence, optional
+        Each pair's kind; one group a kind, in order of appearance.
+    names : (str, str)
+        What the two are called.
+    label : str
+        The score and its unit, for the y axis.
+    ax : Axes, optional
+        Where to draw. By default, a new figure.
+
+    Returns
+    -------
+    Axes
+        Below each group: how many pairs fell, and how many lack a score.
+
+    Raises
+    ------
+    InvalidInput
+        For columns of different length or index, or values that are no numbers.
+
+    Examples
+    --------
+    >>> panel = plot_pairs([0.9, 0.8, None], [0.4, 0.9, 0.2])
+    >>> panel.get_xticklabels()[0].get_text().splitlines()
+    ['1 of 2 fell (50%)', '1 undefined']
+    """
+    with theme():
+        if original is None or corrupted is None or not len(original):
+            return _nothing(_panels(1, ax, 5, 2)[0], "pairs: no scores to draw")
+        first, second, kinds = _aligned(original, corrupted, kind)
+        groups = list(dict.fromkeys(kinds))
+        (panel,) = _panels(1, ax, 1.6 + 1.75 * len(groups), 3.4)
+        said = [
+            _draw_pairs(panel, place, first[kinds == name], second[kinds == name])
+            for place, name in enumerate(groups)
+        ]
+        ticks = [f"{name}\n{words}".strip() for name, words in zip(groups, said, strict=True)]
+        panel.set_xticks(range(len(groups)), labels=ticks)
+        panel.set(xlim=(-0.5, len(groups) - 0.5), ylabel=label)
+        panel.grid(axis="x", visible=False)
+        panel.margins(y=0.06)
+        panel.autoscale_view()
+        _legend([panel], _pair_keys(names), ax is None)
+    return panel
+
+
+def _pair_keys(names: tuple[str, str]) -> list[Any]:
+    from matplotlib.patches import Patch
+
+    boxes = [
+        Patch(facecolor=face, edgecolor=INK, label=name)
+        for name, face in zip(names, ("white", "#c9c9c9"), strict=True)
+    ]
+    lines = [
+        _key(name, color=look["colors"], linestyle=look["linestyles"])
+        for name, look in PAIR_LOOKS.items()
+    ]
+    return [*boxes, *lines]
+
+# %% ../nbs/30_report.ipynb #risk-read
+THRESHOLDS = (0.8, 1.2, 2.0)
+RISK_COLOURS = {
+    "extractive": "#e1edf6",
+    "balanced": "#f2f2f2",
+    "moderate": "#fbe3b0",
+    "high": "#f3c0a3",
+}
+
+
+@dataclass(frozen=True)
+class _Strip:
+    """One system's ratios, and how many of its summaries have none."""
+
+    name: str
+    ratios: np.ndarray
+    flagged: int
+    undefined: int
+
+    @property
+    def label(self) -> str:
+        counts = {"flagged": self.flagged, "undefined": self.undefined}
+        extra = "".join(f", {count} {name}" for name, count in counts.items() if count)
+        return f"{self.name}\nn = {len(self.ratios):,}{extra}".strip()
+
+
+def _strips(scored: pd.DataFrame, measure: str, by: str | None, flags: str) -> list[_Strip]:
+    _has(scored, [measure, *([by] if by else [])], "the scored frame")
+    ratios = _floats(scored[measure], f"the column {measure!r}")
+    if (ratios < 0).any():
+        raise InvalidInput(f"the column {measure!r} has ratios below 0: pass AR1, AR2 or ARL")
+    is_flagged = np.zeros(len(scored), dtype=bool)
+    if flags in scored:
+        mark = f"reference_fully_extractive_{measure[-1]}"
+        is_flagged = np.array([mark in str(each).split(";") for each in scored[flags]], dtype=bool)
+    names = np.array([str(each) for each in scored[by]] if by else [""] * len(scored), dtype=object)
+    return [
+        _Strip(
+            name=name,
+            ratios=ratios[(names == name) & ~is_flagged & ~np.isnan(ratios)],
+            flagged=int(((names == name) & is_flagged).sum()),
+            undefined=int(((names == name) & ~is_flagged & np.isnan(ratios)).sum()),
+        )
+        for name in dict.fromkeys(names)
+    ]
+
+# %% ../nbs/30_report.ipynb #risk-draw
+def _draw_bands(panel: Any, right: float) -> None:
+    """Tint the classes of risk from 0 to the right edge."""
+    edges = [0.0, *THRESHOLDS, right]
+    for left, end, colour in zip(edges, edges[1:], RISK_COLOURS.values(), strict=False):
+        if end > left:
+            panel.axvspan(left, end, color=colour, zorder=0, linewidth=0)
+    for threshold in THRESHOLDS:
+        if threshold < right:
+            panel.axvline(threshold, color="#7a7a7a", linewidth=0.8, zorder=1)
+
+
+def _draw_strip(panel: Any, place: int, ratios: np.ndarray) -> None:
+    jitter = np.random.default_rng(place).uniform(-0.26, 0.26, len(ratios))
+    faint = float(np.clip(30 / max(len(ratios), 1), 0.15, 0.8))
+    look = {"color": "#1f3b57", "alpha": faint, "linewidth": 0, "zorder": 2}
+    panel.scatter(ratios, place + jitter, s=14, **look)
+    if len(ratios):
+        ends = [place - 0.38], [place + 0.38]
+        panel.vlines([float(np.median(ratios))], *ends, color="black", linewidth=2.4, zorder=3)
+
+
+def _set_ratio_axis(panel: Any, right: float) -> None:
+    """Use a logarithmic axis above 0.1 when ratios run high, with the thresholds as ticks."""
+    if right <= 4:
+        panel.set_xlim(-0.02 * right, right)
+        return
+    panel.set_xscale("symlog", linthresh=0.1, linscale=0.4)
+    powers = [10.0**power for power in range(-1, int(np.ceil(np.log10(right))) + 1)]
+    ticks = [0, *(power for power in powers if power <= right)]
+    panel.set_xticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+    panel.set_xticks([], minor=True)
+    panel.set_xlim(-0.012, right)
+
+# %% ../nbs/30_report.ipynb #plot-risk
+def plot_risk(
+    scored: pd.DataFrame | None,
+    *,
+    measure: str = "AR2",
+    by: str | None = "system",
+    flags: str = "flags",
+    ax: Any = None,
+) -> Any:
+    """Draw abstraction ratios as strips over the bands of over-abstraction risk.
+
+    Parameters
+    ----------
+    scored : pandas.DataFrame or None
+        As `seval_ex.abstractiveness.score_frame` returns it.
+    measure : str, default "AR2"
+        The column of ratios: AR1, AR2 or ARL, with your prefix if you gave one.
+    by : str or None, default "system"
+        The column that names the strips; None draws all rows as one.
+    flags : str, default "flags"
+        The column of flags. Rows whose reference is wholly in the source are counted, not drawn.
+    ax : Axes, optional
+        Where to draw. By default, a new figure.
+
+    Returns
+    -------
+    Axes
+        The x axis is the ratio, a pure number; a black tick is a strip's median.
+
+    Raises
+    ------
+    InvalidInput
+        If a column is missing or holds no ratios.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> panel = plot_risk(pd.DataFrame({"system": ["a", "a", "b"], "AR2": [0.5, None, 3]}))
+    >>> [tick.get_text().replace(chr(10), ": ") for tick in panel.get_yticklabels()]
+    ['a: n = 1, 1 undefined', 'b: n = 1']
+
+    References
+    ----------
+    Katwe et al. (2026), Eq. 3 and the classes of section 5.3.
+    """
+    with theme():
+        if scored is None or not len(scored):
+            return _nothing(_panels(1, ax, 5, 2)[0], "abstraction ratios: no rows to draw")
+        strips = _strips(scored, measure, by, flags)
+        (panel,) = _panels(1, ax, 6.8, 1.5 + 0.52 * len(strips))
+        largest = max((each.ratios.max() for each in strips if len(each.ratios)), default=0.0)
+        right = max(2.4, 1.3 * float(largest))
+        _set_ratio_axis(panel, right)
+        _draw_bands(panel, right)
+        for place, strip in enumerate(strips):
+            _draw_strip(panel, place, strip.ratios)
+        panel.set_yticks(range(len(strips)), labels=[each.label for each in strips])
+        panel.set_ylim(len(strips) - 0.5, -0.5)
+        panel.grid(visible=False)
+        words = f"{measure}: abstraction beside the reference's (ratio, 1 = the same)"
+        if any(each.flagged for each in strips):
+            words += "\nflagged: the reference is wholly copied, so that its ratio says nothing"
+        panel.set_xlabel(words)
+        _legend([panel], _risk_keys(), ax is None)
+    return panel
+
+
+def _risk_keys() -> list[Any]:
+    from matplotlib.patches import Patch
+
+    ranges = ("below 0.8", "0.8 to 1.2", "up to 2", "above 2")
+    patches = [
+        Patch(facecolor=colour, edgecolor="#7a7a7a", linewidth=0.6, label=f"{name} ({words})")
+        for (name, colour), words in zip(RISK_COLOURS.items(), ranges, strict=True)
+    ]
+    return [*patches, _key("median", color="black", marker="|", markeredgewidth=2.4)]
+
+# %% ../nbs/30_report.ipynb #calibration-bins
+@dataclass(frozen=True)
+class _Bin:
+    support: float
+    rating: float
+    low: float
+    high: float
+    count: int
+
+
+def _mean_interval(
+    ratings: np.ndarray, units: np.ndarray, resamples: int, confidence: float, seed: int
+) -> tuple[float, float]:
+    """Bootstrap a mean over units (rows or documents); no interval for fewer than two."""
+    _, codes = np.unique(units, return_inverse=True)
+    sums, counts = np.bincount(codes, weights=ratings), np.bincount(codes).astype(float)
+    if len(sums) < 2 or not resamples:
+        return float("nan"), float("nan")
+    generator, size = np.random.default_rng(seed), len(sums)
+    step = max(1, 2_000_000 // size)
+    parts = []
+    for start in range(0, resamples, step):
+        often = generator.multinomial(size, [1 / size] * size, min(step, resamples - start))
+        parts.append((often @ sums) / (often @ counts))
+    low, high = np.quantile(np.concatenate(parts), [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
+def _wilson(ratings: np.ndarray, confidence: float) -> tuple[float, float]:
+    from scipy.stats import binomtest
+
+    found = binomtest(int(ratings.sum()), len(ratings)).proportion_ci(confidence, method="wilson")
+    return float(found.low), float(found.high)
+
+
+def _edges(bins: int | Sequence[float]) -> np.ndarray:
+    if isinstance(bins, int) and not isinstance(bins, bool) and bins > 0:
+        return np.linspace(0, 1, bins + 1)
+    edges = np.array([] if isinstance(bins, int) else list(bins), dtype=float)
+    if len(edges) < 2 or (np.diff(edges) <= 0).any() or edges[0] > 0 or edges[-1] < 1:
+        raise InvalidInput(f"bins={bins!r}: pass how many, or rising edges from 0 to 1")
+    return edges
+
+
+def _binned(
+    support: np.ndarray,
+    ratings: np.ndarray,
+    edges: np.ndarray,
+    interval: Callable[[np.ndarray, np.ndarray], tuple[float, float]],
+) -> list[_Bin]:
+    """Describe each bin that has rows; the last one includes its upper edge."""
+    numbers = np.clip(np.searchsorted(edges, support, side="right") - 1, 0, len(edges) - 2)
+    found = []
+    for number in np.unique(numbers):
+        inside = numbers == number
+        chosen = ratings[inside]
+        low, high = interval(chosen, inside)
+        means = float(support[inside].mean()), float(chosen.mean())
+        found.append(_Bin(*means, low, high, int(inside.sum())))
+    return found
+
+# %% ../nbs/30_report.ipynb #plot-calibration
+def plot_calibration(
+    support: Sequence[float | None] | pd.Series | None,
+    rating: Sequence[float | None] | pd.Series | None,
+    *,
+    document: Sequence[Any] | pd.Series | None = None,
+    bins: int | Sequence[float] = 10,
+    label: str = "human rating (mean)",
+    confidence: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+    ax: Any = None,
+) -> Any:
+    """Draw what people say about summaries, or statements, of this and that support.
+
+    Parameters
+    ----------
+    support, rating : sequence of float or pandas.Series
+        Row by row: support in [0, 1] and the rating in any unit; None or NaN where undefined.
+    document : sequence, optional
+        Each row's document; the bootstrap then draws documents.
+    bins : int or sequence of float, default 10
+        How many bins of equal width, or their edges. Empty ones are left out.
+    label : str
+        The rating and its unit, for the y axis.
+    confidence, resamples, seed
+        Of the intervals, above 0 and below 1; and of the bootstrap.
+    ax : Axes, optional
+        Where to draw. By default, a new figure.
+
+    Returns
+    -------
+    Axes
+        The count stands at each dot; rows that lack a number are counted below the axis.
+
+    Raises
+    ------
+    InvalidInput
+        For columns of different length, support outside [0, 1], bad bins or confidence.
+
+    Examples
+    --------
+    >>> panel = plot_calibration([0.1, 0.9, 0.95], [0, 1, 1], bins=2)
+    >>> [text.get_text() for text in panel.texts]
+    ['1', '2']
+
+    References
+    ----------
+    Wilson, E. B. (1927). Probable Inference, the Law of Succession, and Statistical Inference.
+    """
+    with theme():
+        if support is None or rating is None or not len(support):
+            return _nothing(_panels(1, ax, 5, 2)[0], "calibration: no rows to draw")
+        if not 0 < confidence < 1:
+            raise InvalidInput(f"confidence={confidence!r}: pass a share between 0 and 1")
+        edges = _edges(bins)
+        first, second, units = _aligned(support, rating, document)
+        lacking = np.isnan(first) | np.isnan(second)
+        if ((first < 0) | (first > 1)).any():
+            raise InvalidInput("support has values outside 0 to 1: pass support, not a rating")
+        first, second = first[~lacking], second[~lacking]
+        if not len(first):
+            why = "calibration: no row has both numbers"
+            return _nothing(_panels(1, ax, 5, 2)[0], why)
+        is_share = bool(np.isin(second, (0, 1)).all())
+        places = np.arange(len(first)) if document is None else units[~lacking]
+
+        def interval(ratings: np.ndarray, inside: np.ndarray) -> tuple[float, float]:
+            if is_share and document is None:
+                return _wilson(ratings, confidence)
+            return _mean_interval(ratings, places[inside], resamples, confidence, seed)
+
+        (panel,) = _panels(1, ax, 5, 3.8)
+        _draw_bins(panel, _binned(first, second, edges, interval), is_share)
+        count = int(lacking.sum())
+        more = f"\n{count:,} of {len(lacking):,} rows lack a number" if count else ""
+        panel.set(xlabel=f"support (0 to 1; mean of each bin){more}", ylabel=label)
+    return panel
+
+
+def _draw_bins(panel: Any, found: Sequence[_Bin], is_share: bool) -> None:
+    across = [each.support for each in found]
+    if is_share:
+        panel.plot([0, 1], [0, 1], color="#8c8c8c", linestyle=(0, (4, 3)), linewidth=1, zorder=1)
+    panel.plot(across, [each.rating for each in found], color="#a9c7dd", linewidth=1.2, zorder=2)
+    with_interval = [each for each in found if not np.isnan(each.low)]
+    panel.vlines(
+        [each.support for each in with_interval],
+        [each.low for each in with_interval],
+        [each.high for each in with_interval],
+        color=PALETTE[0],
+        linewidth=1.8,
+        zorder=3,
+    )
+    sizes = 26 + 60 * np.sqrt([each.count / max(b.count for b in found) for each in found])
+    look = {"color": PALETTE[0], "edgecolor": "white", "linewidth": 0.8, "zorder": 4}
+    panel.scatter(across, [each.rating for each in found], s=sizes, **look)
+    for each in found:
+        top = each.rating if np.isnan(each.high) else max(each.high, each.rating)
+        where = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center"}
+        panel.annotate(f"{each.count:,}", (each.support, top), fontsize=8, color=FAINT, **where)
+    panel.set_xlim(-0.04, 1.04)
+    panel.margins(y=0.12)
+    panel.autoscale_view(scalex=False)
+
+# %% ../nbs/30_report.ipynb #run-usage
+COSTS = ("calls", "repairs", "prompt_tokens", "cached_tokens", "output_tokens", "seconds")
+
+
+def _ledgers_usage(ledgers: Sequence[Ledger]) -> dict[str, Any]:
+    parts = [each.usage for each in ledgers]
+    sources = {(each.source, each.variant, each.engine): each.source_usage for each in ledgers}
+    parts += sources.values()
+    found: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in COSTS}
+    failed = sum(each.status is not Status.OK for each in ledgers)
+    return {"pairs": len(ledgers), "failed": failed, **found}
+
+
+def _frame_usage(frame: pd.DataFrame, prefix: str) -> dict[str, Any]:
+    if f"{prefix}ledger" in frame:
+        return _ledgers_usage(list(frame[f"{prefix}ledger"]))
+    kept = ("calls", "repairs", "prompt_tokens", "output_tokens")
+    _has(frame, [f"{prefix}{name}" for name in (*kept, "status")], "the run")
+    sums = {name: int(frame[f"{prefix}{name}"].sum()) for name in kept}
+    failed = int((frame[f"{prefix}status"] != "ok").sum())
+    return {"pairs": len(frame), "failed": failed, **dict.fromkeys(COSTS), **sums}
+
+
+def _recordings_usage(store: Recordings) -> dict[str, Any]:
+    replies = [reply for _, _, reply in store.rows()]
+    found = {name: sum(getattr(each, name) or 0 for each in replies) for name in COSTS[2:]}
+    none = {"pairs": None, "failed": None, "repairs": None}
+    return {**none, "calls": len(replies), **found}
+
+# %% ../nbs/30_report.ipynb #run-usage-public
+def run_usage(
+    runs: Mapping[str, Any], *, prefix: str = "", price: tuple[float, float] | None = None
+) -> pd.DataFrame:
+    """Add up what runs cost.
+
+    Parameters
+    ----------
+    runs : mapping of str to run
+        By name: a sequence of ledgers, a frame of `evaluate_many`, or `Recordings`.
+    prefix : str, default ""
+        The prefix that the frames' new columns were given.
+    price : (float, float), optional
+        Of a million prompt tokens and of a million generated ones; adds `cost`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a run: pairs, failed, calls, repairs, prompt_tokens, cached_tokens (those of the
+        prompt that the server had read before), output_tokens, seconds (the time of all replies
+        added up, not the time on the clock), missing where the run does not keep it.
+
+    Raises
+    ------
+    InvalidInput
+        If something is no run.
+
+    Examples
+    --------
+    >>> from seval_ex import SEvalEx
+    >>> ledger = SEvalEx().evaluate("It rained in Oslo.", "It rained.")
+    >>> int(run_usage({"lexical": [ledger]})["calls"].item())
+    0
+    """
+    import pandas as pd
+
+    rows = []
+    for name, run in runs.items():
+        if isinstance(run, pd.DataFrame):
+            row = _frame_usage(run, prefix)
+        elif isinstance(run, Recordings):
+            row = _recordings_usage(run)
+        elif isinstance(run, list | tuple) and all(isinstance(each, Ledger) for each in run):
+            row = _ledgers_usage(run)
+        else:
+            what = "a list of ledgers, a frame of evaluate_many or Recordings"
+            raise InvalidInput(f"the run {name!r} is a {type(run).__name__}: pass {what}")
+        rows.append({"run": str(name), **row})
+    columns = ["run", "pairs", "failed", *COSTS]
+    whole = dict.fromkeys(columns[1:-1], "Int64")
+    found = pd.DataFrame(rows, columns=columns).astype({**whole, "seconds": "Float64"})
+    if price:
+        found["cost"] = (
+            found["prompt_tokens"] * price[0] + found["output_tokens"] * price[1]
+        ) / 1e6
+    return found
+
+# %% ../nbs/30_report.ipynb #plot-usage
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _amount(cost: float) -> str:
+    return f"{cost:.2g}" if cost < 1 else f"{cost:,.2f}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _usage_label(row: Mapping[str, Any]) -> str:
+    import pandas as pd
+
+    known = {name: value for name, value in row.items() if not pd.isna(value)}
+    first = [_counted(known["pairs"], "pair")] if "pairs" in known else []
+    first += [f"{known['failed']:,} failed"] if known.get("failed") else []
+    second = [_counted(known["calls"], "call")]
+    second += [_counted(known["repairs"], "repair")] if known.get("repairs") else []
+    second += [_duration(known["seconds"])] if known.get("seconds") else []
+    second += [f"cost {_amount(known['cost'])}"] if "cost" in known else []
+    lines = [str(row["run"]), ", ".join(first), ", ".join(second)]
+    return "\n".join(line for line in lines if line)
+
+
+def plot_usage(
+    runs: Mapping[str, Any] | None,
+    *,
+    prefix: str = "",
+    price: tuple[float, float] | None = None,
+    ax: Any = None,
+) -> Any:
+    """Draw the tokens of runs, with calls, failures, time and cost in words.
+
+    Parameters
+    ----------
+    runs, prefix, price
+        As in `run_usage`.
+    ax : Axes, optional
+        Where to draw. By default, a new figure.
+
+    Returns
+    -------
+    Axes
+        One bar a run: prompt tokens (those from the server's cache hatched) and generated ones.
+
+    Raises
+    ------
+    InvalidInput
+        If something is no run.
+
+    Examples
+    --------
+    >>> from seval_ex import SEvalEx
+    >>> ledger = SEvalEx().evaluate("It rained in Oslo.", "It rained.")
+    >>> plot_usage({"lexical": [ledger]}).get_yticklabels()[0].get_text().splitlines()
+    ['lexical', '1 pair', '0 calls']
+    """
+    with theme():
+        if not runs:
+            return _nothing(_panels(1, ax, 5, 2)[0], "usage: no run to draw")
+        found = run_usage(runs, prefix=prefix, price=price)
+        (panel,) = _panels(1, ax, 6.8, 1.4 + 0.6 * len(found))
+        prompt, cached, output = (
+            _floats(found[name], name)
+            for name in ("prompt_tokens", "cached_tokens", "output_tokens")
+        )
+        cached = np.minimum(np.nan_to_num(cached), prompt)
+        parts = {
+            "prompt tokens, read": (prompt - cached, {"color": PALETTE[4]}),
+            "prompt tokens, from the cache": (cached, {"color": "#d6ebf8", "hatch": "////"}),
+            "generated tokens": (output, {"color": PALETTE[0]}),
+        }
+        _draw_bars(panel, {name: part for name, part in parts.items() if part[0].any()})
+        rows = (dict(zip(found.columns, row, strict=True)) for row in found.itertuples(index=False))
+        labels = [_usage_label(row) for row in rows]
+        panel.set_yticks(range(len(found)), labels=labels)
+        panel.set_ylim(len(found) - 0.4, -0.6)
+        panel.set_xlabel("tokens, as the server counted them")
+        panel.grid(axis="y", visible=False)
+        handles = panel.get_legend_handles_labels()[0]
+        _legend([panel], handles, ax is None)
+    return panel
+
+
+def _draw_bars(panel: Any, parts: Mapping[str, tuple[np.ndarray, dict[str, Any]]]) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    left: Any = 0
+    for name, (width, look) in parts.items():
+        places = range(len(width))
+        panel.barh(places, width, left=left, height=0.55, label=name, edgecolor="white", **look)
+        left = left + width
+    panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+    panel.set_xlim(left=0, right=None if parts else 1)
