@@ -2,12 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BROWSERS := chromium chromium-browser google-chrome
 
 # SummEval, where it is at hand beside the clone; SEVAL_EX_DATA=… says it lies elsewhere.
 SEVAL_EX_DATA ?= $(abspath $(wildcard ../shared/data))
 export SEVAL_EX_DATA
 
-.PHONY: help demo test lint format export clean-notebooks notebooks readme picture docs bench bench-llm clean
+.PHONY: help demo test test-browser lint format export clean-notebooks notebooks readme picture docs bench bench-llm clean
 
 help: ## Say what there is to make.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -32,6 +33,11 @@ demo: $(VENV)/.demo ## Explain an evaluation, write its evidence page, run Table
 
 test: $(VENV)/.dev lint ## Check style and types, run every notebook and all tests.
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-browser: $(VENV)/.dev ## Click through JupyterLab in headless Chromium; pictures go to runs/screenshots.
+	@command -v $(BROWSERS) >/dev/null || \
+		{ echo "no browser: install Chromium, for instance apt-get install chromium" >&2; exit 1; }
+	$(BIN)/python -m pytest tests/browser
 
 lint: $(VENV)/.dev ## Check style (notebooks too) and types.
 	$(BIN)/ruff format --check --quiet

@@ -310,7 +310,8 @@ class Explorer:
         return self._ask(replace(self.query, sort=by, descending=descending))
 
     def reset(self) -> "Explorer":
-        """Show all pairs in the run's own order."""
+        """Show all pairs in the run's own order and choose the first; ticks stay."""
+        self.position = None
         return self._ask(Query(score=self.query.score))
 
     def choose(self, position: int) -> "Explorer":
@@ -332,6 +333,11 @@ class Explorer:
         if not 0 <= position < len(self.ledgers):
             raise InvalidInput(f"no pair {position}: there are {len(self.ledgers)}")
         self.ticked = sorted({position} ^ set(self.ticked))
+        return self._tell()
+
+    def untick(self) -> "Explorer":
+        """Take all ticks away."""
+        self.ticked = []
         return self._tell()
 
     @property
@@ -550,8 +556,8 @@ def receive(explorer: Explorer, message: Mapping[str, Any]) -> dict[str, str] | 
         explorer.step(int(message["by"]))
     elif what in ("choose", "tick"):
         getattr(explorer, what)(int(message["place"]))
-    elif what == "reset":
-        explorer.reset()
+    elif what in ("reset", "untick"):
+        getattr(explorer, what)()
     elif what == "csv":
         return {"name": "selection.csv", "kind": "text/csv", "text": explorer.to_csv() or ""}
     elif what == "json":
@@ -662,6 +668,7 @@ function draw(table, page, name, ask) {
 # %% ../nbs/33_explore.ipynb #explore-script-main
 _SCRIPT_MAIN = """
 const FAR = 1e9;
+const LETTERS = ["j", "k", "x"];
 const STEPS = {
   ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: 10, PageUp: -10, Home: -FAR, End: FAR,
 };
@@ -687,6 +694,7 @@ function render({ model, el }) {
     make("button", { type: "button", textContent: text, title, onclick: act });
   const bar = filters(model.get("choices"), ask);
   const table = make("table", { tabIndex: 0 });
+  table.dataset.lmSuppressShortcuts = "";
   table.setAttribute("role", "grid");
   table.setAttribute("aria-label", "Pairs");
   const said = make("output");
@@ -697,6 +705,7 @@ function render({ model, el }) {
     button("next →", "j or ↓", () => ask("step", { by: 1 })),
     said,
     button("reset", "show all pairs", () => ask("reset")),
+    button("untick", "take all ticks away", () => ask("untick")),
     button("CSV", "save the selection as CSV", () => ask("csv")),
     button("JSON", "save the selection with its ledgers", () => ask("json")),
   );
@@ -704,14 +713,16 @@ function render({ model, el }) {
   const list = make("div", { className: "sxx-list" }, table);
   const root = make("div", { className: "sxx" }, bar, moves);
   root.append(make("div", { className: "sxx-panes" }, list, view));
-  root.dataset.lmSuppressShortcuts = "true";
   root.onkeydown = (event) => {
-    const typing = event.target.closest("input:not([type=checkbox]), select, summary, a, button");
-    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    event.stopPropagation();
+    const place = model.get("page").chosen;
+    const typing = event.target.closest("input[type=search], input[type=number], select");
+    const meant = event.target === table || LETTERS.includes(event.key);
+    if (typing || !meant || place === null) return;
     if (event.key in STEPS) ask("step", { by: STEPS[event.key] });
-    else if (event.key === " " || event.key === "x") {
-      ask("tick", { place: model.get("page").chosen });
-    } else return;
+    else if (event.key === " " || event.key === "x") ask("tick", { place });
+    else return;
     event.preventDefault();
   };
   const showPage = () => {
@@ -782,7 +793,7 @@ font-weight:600;white-space:nowrap}
 .sxx details>summary{cursor:pointer;padding:.5em .2em;color:var(--soft);font-size:1em}
 .sxx details>summary>b{color:var(--ink)}
 .sxx details[open]>.sx{margin:.2em 0 1em}
-@container (min-width:66rem){.sxx .sxx-panes{grid-template-columns:minmax(0,2fr) minmax(0,3fr)}
+@container (min-width:66rem){.sxx .sxx-panes{grid-template-columns:fit-content(46%) minmax(0,1fr)}
 .sxx .sxx-list,.sxx .sxx-view{max-height:44em;overflow:auto}}
 """
 

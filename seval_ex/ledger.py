@@ -854,7 +854,8 @@ font:14px/1.5 -apple-system,"Segoe UI",Roboto,"Noto Sans","Liberation Sans",Aria
 .sx *{box-sizing:border-box}
 .sx h4{margin:0 0 .5em;padding:0;font:600 .8em/1.4 inherit;font-size:.8em;font-weight:600;
 letter-spacing:.07em;text-transform:uppercase;color:var(--soft);border:0}
-.sx p,.sx ul,.sx ol{margin:0;padding:0;list-style:none;font-size:1em}
+.sx p{margin:0;font-size:1em}
+.sx.sx :is(ul,ol){margin:0;padding-inline:0;list-style:none;font-size:1em}
 .sx li{margin:0;padding:0}
 .sx label{display:inline;margin:0;font-weight:inherit;cursor:pointer}
 .sx a{color:inherit;font-weight:600;text-decoration:none;padding:0 .25em}
@@ -862,6 +863,7 @@ letter-spacing:.07em;text-transform:uppercase;color:var(--soft);border:0}
 .sx .sx-id{color:var(--soft);margin-bottom:.7em;overflow-wrap:anywhere}
 .sx .sx-id b{color:var(--ink)}
 .sx .sx-scores{display:flex;flex-wrap:wrap;gap:.4em 2em}
+.sx.sx .sx-legend{font-size:.86em}
 .sx .sx-scores li{display:flex;flex-direction:column-reverse;color:var(--soft);font-size:.86em}
 .sx .sx-scores b{font-size:1.62em;line-height:1.2;font-weight:600;color:var(--ink);
 font-variant-numeric:tabular-nums}
@@ -872,7 +874,7 @@ background:var(--raised);overflow-wrap:anywhere}
 border-top:1px solid var(--line)}
 .sx .sx-columns>section{min-width:0}
 .sx .sx-text{white-space:pre-wrap;overflow-wrap:anywhere;font-size:1.04em;line-height:1.75}
-.sx .sx-bar-line{display:flex;flex-wrap:wrap;align-items:baseline;justify-content:space-between;
+.sx .sx-line{display:flex;flex-wrap:wrap;align-items:baseline;justify-content:space-between;
 margin:1.5em 0 .2em;gap:0 1em}
 .sx .sx-legend{display:flex;flex-wrap:wrap;gap:.45em 1.5em;padding-top:.9em;font-size:.86em;
 border-top:1px solid var(--line);color:var(--soft)}
@@ -1093,6 +1095,9 @@ def _marked(view: _View, side: Side) -> str:
     return "".join(html)
 
 # %% ../nbs/01_ledger.ipynb #view-card
+_OWN_KEYS = "data-lm-suppress-shortcuts"
+
+
 def _meter(support: float | None) -> str:
     if support is None:
         return ""
@@ -1130,7 +1135,7 @@ def _card(view: _View, statement: Statement, verdict: Verdict) -> str:
         again = f' <span class="sx-badge">= repeats {escape(statement.duplicate_of)}</span>'
     return (
         f'<li id="{name}" class="sx-card sx-{label.value}{repeats} {name}"><label>'
-        f'<input type="radio" class="sx-pick" name="{view.prefix}" id="{name}r" '
+        f'<input type="radio" class="sx-pick" name="{view.prefix}" id="{name}r" {_OWN_KEYS} '
         f'aria-label="{statement.id} {label.value}">'
         f'<span class="sx-badge">{MARKS[label]} {label.value}</span> '
         f'<b class="sx-name">{statement.id}</b>{again} {_meter(verdict.support)}'
@@ -1194,11 +1199,12 @@ def _summary_section(view: _View) -> str:
     if not cards:
         return f"<section>{_text_section(view, 'summary')}</section>"
     everything = (
-        f'<label class="sx-all"><input type="radio" name="{view.prefix}" checked>show all</label>'
+        f'<label class="sx-all"><input type="radio" name="{view.prefix}" {_OWN_KEYS} checked>'
+        "show all</label>"
     )
     return (
         f"<section>{_text_section(view, 'summary')}"
-        f'<div class="sx-bar-line"><h4>Statements</h4> {everything}</div>'
+        f'<div class="sx-line"><h4>Statements</h4> {everything}</div>'
         f"<ol>{''.join(cards)}</ol></section>"
     )
 
