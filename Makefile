@@ -35,8 +35,8 @@ test: $(VENV)/.dev lint ## Check style and types, run every notebook and all tes
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-browser: $(VENV)/.dev ## Click through JupyterLab in headless Chromium; pictures go to runs/screenshots.
-	@command -v $(BROWSERS) >/dev/null || \
-		{ echo "no browser: install Chromium, for instance apt-get install chromium" >&2; exit 1; }
+	@for each in $(BROWSERS); do command -v $$each >/dev/null && exit; done; \
+		echo "no browser: install Chromium, for instance apt-get install chromium" >&2; exit 1
 	$(BIN)/python -m pytest tests/browser
 
 lint: $(VENV)/.dev ## Check style (notebooks too) and types.

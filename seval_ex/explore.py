@@ -295,6 +295,7 @@ class Explorer:
         self.ticked: list[int] = []
         self.position: int | None = None
         self._hearers: list[Callable[[], None]] = []
+        self._widget: Any = None
         self._ask(self.query)
 
     def filter(self, **conditions: Any) -> "Explorer":
@@ -378,8 +379,9 @@ class Explorer:
         return static_html(self, rows)
 
     def widget(self) -> Any:
-        """Make a widget of it; several widgets of one explorer show the same."""
-        return make_widget(self)
+        """Return the widget that mirrors it, made when first asked for."""
+        self._widget = self._widget or make_widget(self)
+        return self._widget
 
     def _ask(self, query: Query) -> "Explorer":
         if query.score != self.query.score:
@@ -734,7 +736,9 @@ function render({ model, el }) {
     said.textContent = `${place}${kept}${page.ticked ? `, ${page.ticked} ticked` : ""}`;
   };
   const showView = () => {
-    view.innerHTML = model.get("evidence");
+    const html = model.get("evidence");
+    const prefix = html.match(/^<div class="sx (\\w+)"/)?.[1];
+    view.innerHTML = prefix ? html.replaceAll(prefix, prefix + name) : html;
     view.scrollTop = 0;
   };
   model.on("change:page", showPage);
@@ -807,13 +811,13 @@ def make_widget(explorer: Explorer) -> Any:
         If anywidget is not installed.
     """
     widget = _widget_class()(choices=choices_of(explorer))
-    number = next(_explorers)
+    suffix = f"w{next(_explorers)}"
 
     def show() -> None:
         chosen = explorer.chosen
         with widget.hold_sync():
             widget.page = page_of(explorer)
-            widget.evidence = to_html(chosen, f"w{number}", style=False) if chosen else ""
+            widget.evidence = to_html(chosen, suffix, style=False) if chosen else ""
 
     def hear(_: Any, message: Any, buffers: Any) -> None:
         if file := receive(explorer, message):

@@ -754,8 +754,8 @@ def shown(value: float | None) -> str:
 
 
 def evidence_word(verdict: Verdict) -> str:
-    """Call the passages of a verdict by the right name: an FP has no evidence for it."""
-    return "nearest passage" if verdict.label is Label.FP else "evidence"
+    """Call the passages of a verdict by the right name: nothing supports an FP or covers an FN."""
+    return "nearest passage" if verdict.label in (Label.FP, Label.FN) else "evidence"
 
 
 DIRECTIONS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -884,7 +884,8 @@ border-top:1px solid var(--line);color:var(--soft)}
 .sx .sx-sources{margin-top:1.5em}
 @container (min-width:44rem){
 .sx .sx-columns{grid-template-columns:minmax(0,1fr) minmax(0,1.1fr)}
-.sx .sx-source{position:sticky;top:.8em;align-self:start;max-height:94vh;overflow:auto}}
+.sx .sx-source:not(:has(.sx-sources)){position:sticky;top:.8em;align-self:start;max-height:94vh;
+overflow:auto}}
 """
 
 # %% ../nbs/01_ledger.ipynb #view-marks
@@ -926,16 +927,18 @@ padding:0 .1em;user-select:none;-webkit-user-select:none}
 .sx span:target{scroll-margin-top:30vh}
 .sx span:target+label mark,.sx span:target+span+label mark{animation:sx-here 3s}
 @keyframes sx-here{0%,60%{outline:3px solid var(--edge);outline-offset:2px}}
-@media print{.sx{color-scheme:light;border:0;padding:0;print-color-adjust:exact;
+@media print{.sx{color-scheme:light!important;border:0;padding:0;print-color-adjust:exact;
 -webkit-print-color-adjust:exact}
-.sx .sx-card,.sx .sx-scores{break-inside:avoid}.sx .sx-source{position:static;max-height:none}
+.sx .sx-card,.sx .sx-scores{break-inside:avoid}
+.sx .sx-source.sx-source{position:static;max-height:none}
 .sx .sx-all{display:none}}
 """
 
 # %% ../nbs/01_ledger.ipynb #view-style-code
 _THEMES = """
 :is([data-jp-theme-light=true],.vscode-light,.quarto-light) :is(.sx,.sxx){color-scheme:light}
-:is([data-jp-theme-light=false],.vscode-dark,.quarto-dark) :is(.sx,.sxx){color-scheme:dark}
+:is([data-jp-theme-light=false],.vscode-dark,.quarto-dark,[theme=dark]) :is(.sx,.sxx){
+color-scheme:dark}
 """
 UNDERLINES: Mapping[Label, str] = {
     Label.TP: "solid",

@@ -37,6 +37,7 @@ CELLS = {
     "first view": "run['ledger'].iloc[2]",
     "second view": "run['ledger'].iloc[2]",
     "explorer": "explorer = explore(run)\nexplorer",
+    "explorer again": "explorer",
     "selection": """
         names = explorer.selection[["id", "system"]]
         print("selected", names.agg(" ".join, axis=1).tolist())

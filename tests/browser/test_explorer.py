@@ -26,7 +26,7 @@ def expected():
 @pytest.fixture
 def explorer(notebook: Page):
     """Scroll to the explorer, and leave it as it was found."""
-    found = notebook.locator(".sxx:has(.sxx-panes)")
+    found = notebook.locator(".sxx:has(.sxx-panes)").first
     found.scroll_into_view_if_needed()
     yield found
     for name in ("untick", "reset"):
@@ -118,6 +118,15 @@ def test_a_statement_is_picked_inside_the_explorer(explorer, notebook):
     said(explorer, f"1 of {PAIRS}")
     notebook.keyboard.press("j")
     said(explorer, f"2 of {PAIRS}")
+
+
+def test_an_explorer_shown_twice_is_one(explorer, notebook):
+    other = notebook.locator(".sxx:has(.sxx-panes)").nth(1)
+    explorer.get_by_role("button", name="next").click()
+    said(other, f"2 of {PAIRS}")
+    explorer.locator(PICK).first.click()
+    expect(explorer.locator(".sx-pick").first).to_be_checked()
+    expect(other.locator(".sx-pick:checked")).to_have_count(0)
 
 
 def test_a_selection_is_taken_along(explorer, notebook):
