@@ -972,7 +972,8 @@ def _style() -> str:
         for label, line in UNDERLINES.items()
     )
     neutral = "--c:var(--soft);--t:var(--raised)"
-    return f"\n.sx,.sxx{{{colours};{neutral}}}{_THEMES}{verdicts}{_LAYOUT}{_MARKS}"
+    ours = f".sx,.sxx{{{colours};{neutral}}}"
+    return "\n".join(part.strip() for part in (ours, _THEMES, verdicts, _LAYOUT, _MARKS))
 
 
 STYLE = _style()
@@ -1051,11 +1052,15 @@ def _folds(view: _View, side: Side, marks: Sequence[_Mark]) -> list[tuple[int, i
         if any(mark.start < span.end and span.start < mark.end for mark in cited):
             kept |= {number - 1, number, number + 1}
     borders = [-1, *sorted(kept - {-1})]
-    starts = [*(span.start for span in spans), len(text)]
+    ends, starts = [0, *(s.end for s in spans)], [*(s.start for s in spans), len(text)]
     runs = ((before + 1, after) for before, after in pairwise(borders) if after <= len(spans))
-    return [(starts[a], starts[b], b - a) for a, b in runs if b - a >= 3]
+    return [(ends[a], starts[b], b - a) for a, b in runs if b - a >= 3]
 
 # %% ../nbs/01_ledger.ipynb #view-marked
+def _escaped(text: str) -> str:
+    return escape(text).replace("\n", "&#10;")
+
+
 def _piece(view: _View, text: str, covering: Sequence[_Mark]) -> str:
     """Render a piece of a text; a click on it picks the first statement that it belongs to."""
     shown_marks = sorted(covering, key=lambda mark: (not mark.css, "FP" in mark.css))
@@ -1063,7 +1068,7 @@ def _piece(view: _View, text: str, covering: Sequence[_Mark]) -> str:
     classes = dict.fromkeys([first.css, *(view.names[mark.statement] for mark in covering)])
     names = " ".join(filter(None, classes))
     return (
-        f'<label for="{view.names[first.statement]}r"><mark class="{names}">{escape(text)}'
+        f'<label for="{view.names[first.statement]}r"><mark class="{names}">{_escaped(text)}'
         "</mark></label>"
     )
 
@@ -1090,7 +1095,7 @@ def _marked(view: _View, side: Side) -> str:
             html.append(f'<details class="sx-fold"><summary>{label}</summary>')
         begun = (mark.anchor for mark in covering if mark.anchor and mark.start == start)
         html += [f'<span id="{anchor}"></span>' for anchor in begun]
-        html.append(_piece(view, piece, covering) if covering else escape(piece))
+        html.append(_piece(view, piece, covering) if covering else _escaped(piece))
         over = dict.fromkeys(m.statement for m in covering if m.css and m.end == end)
         html += [_reference(view, statement) for statement in over]
         if end in closed:
@@ -1132,7 +1137,7 @@ def _card(view: _View, statement: Statement, verdict: Verdict) -> str:
     label, name = verdict.label, view.names[statement.id]
     repeats, again, detail = "", "", _quotations(view, statement, verdict)
     if verdict.explanation:
-        detail += f'<br><span class="sx-why">{escape(verdict.explanation)}</span>'
+        detail += f'<br><span class="sx-why">{_escaped(verdict.explanation)}</span>'
     if statement.duplicate_of:
         repeats, detail = " sx-repeats", ""
         again = f' <span class="sx-badge">= repeats {escape(statement.duplicate_of)}</span>'
@@ -1142,7 +1147,7 @@ def _card(view: _View, statement: Statement, verdict: Verdict) -> str:
         f'aria-label="{statement.id} {label.value}">'
         f'<span class="sx-badge">{MARKS[label]} {label.value}</span> '
         f'<b class="sx-name">{statement.id}</b>{again} {_meter(verdict.support)}'
-        f'<br><span class="sx-said">{escape(statement.text)}</span>{detail}</label></li>'
+        f'<br><span class="sx-said">{_escaped(statement.text)}</span>{detail}</label></li>'
     )
 
 # %% ../nbs/01_ledger.ipynb #view-scores
@@ -1152,7 +1157,7 @@ def _head(ledger: Ledger) -> str:
     name = f"<b>{escape(ledger.id)}</b> · " if ledger.id else ""
     html = f'<p class="sx-id">{name}{made_by}</p>'
     if ledger.status is not Status.OK:
-        why = f"<b>{ledger.status.value}</b> {escape(ledger.reason)}"
+        why = f"<b>{ledger.status.value}</b> {_escaped(ledger.reason)}"
         return f'{html}<p class="sx-status">{why}</p>'
     values = ledger.scores()
     facts = {name: shown(values[name]) for name in (*SCORES, "support", "judged")}
@@ -1226,8 +1231,8 @@ def _source_section(view: _View) -> str:
     return f'<section class="sx-source">{_text_section(view, "source")}{listed}</section>'
 
 # %% ../nbs/01_ledger.ipynb #view-rules
-def _rules(view: _View) -> str:
-    """Style what belongs to the picked statement, and outline what belongs to the pointed one."""
+def _rules(view: _View, folded: bool) -> str:
+    """Style what belongs to the picked statement, outline what belongs to the pointed one."""
     rules = []
     inside = f".{view.prefix}:has"
     for label in Label:
@@ -1241,6 +1246,11 @@ def _rules(view: _View) -> str:
         )
         pointed = ",".join(f"{inside}(.{n}:hover) .{n}" for n in names)
         rules.append(f"{pointed}{{{_colours_of(label)};outline:1px solid var(--c)}}")
+        if folded and label in LABELS["source"]:
+            opened = ",".join(
+                f"{inside}(#{n}r:checked) details:has(mark.{n})::details-content" for n in names
+            )
+            rules.append(f"{opened}{{content-visibility:visible;block-size:auto}}")
     return "".join(rules)
 
 # %% ../nbs/01_ledger.ipynb #135e6832
@@ -1269,11 +1279,12 @@ def to_html(ledger: Ledger, suffix: str = "", style: bool = True) -> str:
     if suffix and not (suffix.isascii() and suffix.isalnum()):
         raise InvalidInput(f"suffix={suffix!r}: pass ASCII letters and digits")
     view = _View(ledger, _prefix(ledger) + suffix)
+    texts = _summary_section(view) + _source_section(view)
+    rules = _rules(view, folded='class="sx-fold"' in texts)
     return (
-        f'<div class="sx {view.prefix}" id="{view.prefix}" data-lm-suppress-shortcuts="true">'
-        f"<style>{STYLE if style else ''}{_rules(view)}</style>{_head(ledger)}"
-        f'<div class="sx-columns">{_summary_section(view)}{_source_section(view)}</div>'
-        f"{_legend(view)}</div>"
+        f'<div class="sx {view.prefix}" id="{view.prefix}">'
+        f"<style>{STYLE if style else ''}{rules}</style>{_head(ledger)}"
+        f'<div class="sx-columns">{texts}</div>{_legend(view)}</div>'
     )
 
 

@@ -99,6 +99,14 @@ def test_a_duplicate_and_an_unjudged_statement_look_different(every_kind):
         assert re.search(rf"\.{css}[^{{]*{{[^}}]*dashed", STYLE)
 
 
+def test_no_blank_line_ends_the_html_where_it_is_read_as_markdown(every_kind):
+    source = "It rained.\n\n\nNobody came."
+    changes = {"source": source, "status": "error", "reason": "a\n\nb", "verdicts": ()}
+    for ledger in (every_kind, Ledger.model_validate({**dict(every_kind), **changes})):
+        assert not re.search(r"\n\s*\n", to_html(ledger))
+        assert Sanitised(to_html(ledger)).words
+
+
 def test_nothing_is_loaded_from_elsewhere(every_kind):
     page = html_page([every_kind, every_kind])
     assert not re.search(r"(?:src=|@import|url\(|https?:)", page)

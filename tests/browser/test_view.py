@@ -116,6 +116,26 @@ def test_equal_views_on_one_page_do_not_disturb_one_another(tab, several):
         expect(picked).to_have_count(1)
 
 
+def test_a_long_source_is_folded_and_opens(tab, tmp_path, shots):
+    sample = load_sample().query("language == 'en'").drop_duplicates("id").head(5)
+    source, summary = "\n\n".join(sample["source"]), sample["summary"].iloc[0]
+    path = tmp_path / "long.html"
+    path.write_text(html_page([SEvalEx("base").evaluate(source, summary)]), encoding="utf-8")
+    tab.goto(path.as_uri())
+    fold = tab.locator(".sx-fold").last
+    inside = fold.locator("mark").last
+    expect(inside).to_be_hidden()
+    assert fold.locator("summary").text_content().endswith("sentences without evidence …")
+    tab.screenshot(path=shots / "long.png", full_page=True)
+    tab.locator(".sx-sources > summary").click()
+    tab.locator(PICK).last.click()
+    expect(inside).to_be_visible()
+    tab.get_by_text("show all").click()
+    expect(inside).to_be_hidden()
+    fold.locator("summary").click()
+    expect(inside).to_be_visible()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_can_be_read(tab, several, scheme, shots):
     tab.emulate_media(color_scheme=scheme)
