@@ -679,7 +679,7 @@ def plot_risk(
         if scored is None or not len(scored):
             return _nothing(_panels(1, ax, 5, 2)[0], "abstraction ratios: no rows to draw")
         strips = _strips(scored, measure, by, flags)
-        (panel,) = _panels(1, ax, 6.8, 1.5 + 0.52 * len(strips))
+        (panel,) = _panels(1, ax, 6.8, 1.5 + 0.42 * len(strips))
         largest = max((each.ratios.max() for each in strips if len(each.ratios)), default=0.0)
         right = max(2.4, 1.3 * float(largest))
         _set_ratio_axis(panel, right)
