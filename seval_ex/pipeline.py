@@ -6,21 +6,22 @@ Docs: https://example.github.io/seval_ex/pipeline.html.md"""
 
 # %% auto #0
 __all__ = ['VARIANTS', 'Variant', 'PROVIDER_OPTIONS', 'Engine', 'ENGINES', 'SOURCE_LABELS', 'LANGUAGE', 'Extracted',
-           'SCORE_COLUMNS', 'COUNT_COLUMNS', 'STATEMENT_TOKENS', 'VERDICT_TOKENS', 'EngineOptions', 'Parts',
-           'make_engine', 'engine_name', 'SEvalEx', 'NoText', 'evaluate_pairs', 'evaluate_many', 'mean_scores',
-           'estimate']
+           'LOG_SECONDS', 'Judged', 'SCORE_COLUMNS', 'COUNT_COLUMNS', 'STATEMENT_TOKENS', 'VERDICT_TOKENS',
+           'EngineOptions', 'Parts', 'make_engine', 'engine_name', 'SEvalEx', 'NoText', 'Progress', 'evaluate_pairs',
+           'evaluate_many', 'mean_scores', 'estimate']
 
 # %% ../nbs/07_pipeline.ipynb #f6636bbc
 import re
+import sys
 import threading
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import ValidationError
@@ -47,7 +48,7 @@ from seval_ex.ledger import (
     scores,
 )
 from .llm import PROVIDERS, Message, Provider, Request, estimated_tokens, make_provider
-from .prompting import counting, load_prompt
+from .prompting import counting, load_prompt, stoppable
 from .recordings import Model, Recordings, Replay
 from .text import chunks, sentences, well_formed
 from seval_ex.verify import (
@@ -611,6 +612,118 @@ class NoText(NamedTuple):
 
     found: str
 
+# %% ../nbs/07_pipeline.ipynb #is-watched
+LOG_SECONDS = 30.0
+
+
+def _is_watched() -> bool:
+    """Say whether somebody sees a bar move, in a notebook's front end or in a terminal."""
+    ipython = sys.modules.get("IPython")
+    kernel = getattr(ipython.get_ipython(), "kernel", None) if ipython else None
+    if kernel is not None:
+        # A front end can be asked for input; nbclient, and so papermill and nbconvert, can't.
+        return bool(getattr(kernel, "_allow_stdin", True))
+    return sys.stderr.isatty()
+
+
+def _bar(total: int, unit: str) -> Any:
+    """Make the bar that fits the surroundings, without its advice to install widgets."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from tqdm.auto import tqdm
+    return tqdm(total=total, unit=unit, leave=False)
+
+
+class _Log:
+    """Lines for a log, half a minute apart."""
+
+    def __init__(self, total: int, unit: str) -> None:
+        self.total, self.unit = total, unit
+        self.start = self.last = time.monotonic()
+        self.told = 0
+
+    def tell(self, done: int, facts: str) -> None:
+        """Write a line if the last one is old enough, or if it left the run unfinished."""
+        now = time.monotonic()
+        is_end = done >= self.total and self.told > 0
+        if now - self.last < LOG_SECONDS and not is_end:
+            return
+        from tqdm import tqdm
+
+        pace = max(done - self.told, 1e-9) / max(now - self.last, 1e-9)
+        gone, left = now - self.start, (self.total - done) / pace
+        times = [f"{tqdm.format_interval(gone)} gone"]
+        times += [f"{tqdm.format_interval(left)} to go"] if left else []
+        line = f"seval-ex: {done:,} of {self.total:,} {self.unit}s"
+        print("; ".join(filter(None, (line, facts, ", ".join(times)))), file=sys.stderr, flush=True)
+        self.last, self.told = now, done
+
+# %% ../nbs/07_pipeline.ipynb #progress
+class Progress:
+    """Say how far a run is: by a bar where somebody watches, else by a line every half minute.
+
+    Parameters
+    ----------
+    total : int
+        How many there are.
+    unit : str, default "pair"
+        What is counted, in the singular.
+    is_shown : bool, default True
+        Whether to say anything.
+
+    Examples
+    --------
+    >>> with Progress(3) as shown:
+    ...     shown.advance(2, "1 failed")
+    >>> shown.done
+    2
+    """
+
+    def __init__(self, total: int, unit: str = "pair", is_shown: bool = True) -> None:
+        self.total, self.done = total, 0
+        self._bar: Any = None
+        self._log: _Log | None = None
+        if not is_shown or sys.stderr is None:
+            return
+        if _is_watched():
+            self._bar = _bar(total, unit)
+        else:
+            self._log = _Log(total, unit)
+
+    def advance(self, count: int = 1, facts: str = "") -> None:
+        """Count so many more as done, and say the facts beside."""
+        self.done += count
+        if self._bar is not None:
+            self._bar.set_postfix_str(facts, refresh=False)
+            self._bar.update(count)
+        elif self._log is not None:
+            self._log.tell(self.done, facts)
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+class _Spent:
+    """What a run has cost so far, in words."""
+
+    def __init__(self) -> None:
+        self.failed = self.tokens = 0
+        self._sources: set[int] = set()
+
+    def after(self, ledger: Ledger) -> str:
+        """Add a pair; a source's extraction counts once for all its summaries."""
+        self.failed += ledger.status is not Status.OK
+        parts = [ledger.usage]
+        if ledger.source_usage.calls and hash(ledger.source) not in self._sources:
+            self._sources.add(hash(ledger.source))
+            parts.append(ledger.source_usage)
+        self.tokens += sum(part.prompt_tokens + part.output_tokens for part in parts)
+        return f"{self.failed} failed" + (f", {self.tokens:,} tokens" if self.tokens else "")
+
 # %% ../nbs/07_pipeline.ipynb #5864c536
 def _by_document(sources: Sequence[Any]) -> list[int]:
     """Order positions so that those with the same source stand together."""
@@ -620,33 +733,56 @@ def _by_document(sources: Sequence[Any]) -> list[int]:
     return [position for group in groups.values() for position in group]
 
 
-def _progress_bar(is_shown: bool) -> Any:
-    """Import the bar that fits the surroundings, without its advice to install widgets."""
-    if not is_shown:
-        from tqdm import tqdm
-
-        return tqdm
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from tqdm.auto import tqdm as fitting
-    return fitting
+Judged = tuple[int, Ledger]
 
 
-class _Shown:
-    """What the progress bar says beside the number of pairs and the time left."""
+def _in_threads(
+    work: Callable[[int], Judged], order: Sequence[int], workers: int, stop: threading.Event
+) -> Iterator[Judged]:
+    """Yield results as they come, until told to stop."""
+    todo, lock = iter(order), threading.Lock()
+    results: SimpleQueue[Judged | BaseException] = SimpleQueue()
 
-    def __init__(self) -> None:
-        self.failed = self.tokens = 0
-        self.start = time.perf_counter()
+    def run() -> None:
+        with stoppable(stop):
+            while not stop.is_set():
+                with lock:
+                    position = next(todo, None)
+                if position is None:
+                    return
+                try:
+                    results.put(work(position))
+                except BaseException as error:  # raised again where the results are read
+                    results.put(error)
+                    return
 
-    def after(self, ledger: Ledger) -> dict[str, str | int]:
-        self.failed += ledger.status is not Status.OK
-        self.tokens += ledger.usage.output_tokens
-        shown: dict[str, str | int] = {"failed": self.failed}
-        if self.tokens:
-            seconds = max(time.perf_counter() - self.start, 1e-9)
-            shown["tokens/s"] = f"{self.tokens / seconds:.1f}"
-        return shown
+    for _ in range(min(workers, len(order))):
+        threading.Thread(target=run, daemon=True).start()
+    for _ in order:
+        found = _next(results)
+        if isinstance(found, BaseException):
+            raise found
+        yield found
+
+
+def _next(results: "SimpleQueue[Judged | BaseException]") -> Judged | BaseException:
+    """Wait in short turns, since on some systems an interrupt can't end a long one."""
+    while True:
+        try:
+            return results.get(timeout=0.5)
+        except Empty:
+            continue
+
+
+def _how_to_go_on(evaluator: "SEvalEx", done: int, total: int) -> str:
+    said = f"interrupted after {done:,} of {total:,} pairs"
+    if not evaluator._parts.manifest:
+        return f"{said}; run the same again to start anew (no model was asked)"
+    store = evaluator.recordings
+    if store is None:
+        return f"{said}; no reply was kept (recordings=None): running again starts anew"
+    path = store.path if isinstance(store, Recordings) else str(store)
+    return f"{said}; the replies so far are kept in {path!r}: run the same again to go on"
 
 # %% ../nbs/07_pipeline.ipynb #0a1f7d3b
 def evaluate_pairs(
@@ -667,7 +803,7 @@ def evaluate_pairs(
     workers : int, default 1
         Threads. Results do not depend on it.
     progress : bool, default True
-        Show a progress bar.
+        Show a bar, or in a log a line every half minute.
 
     Yields
     ------
@@ -678,33 +814,34 @@ def evaluate_pairs(
     ------
     InvalidInput
         If `workers` is not positive.
+    KeyboardInterrupt
+        When interrupted; the message says how many pairs are done and how to go on.
     """
     _check_workers(workers)
-    tqdm = _progress_bar(progress)
     items = [_as_mapping(pair) for pair in pairs]
     order = _by_document([item.get("source") for item in items])
     done: dict[int, Ledger] = {}
-    following = 0
+    following, spent, stop = 0, _Spent(), threading.Event()
 
-    def work(position: int) -> tuple[int, Ledger]:
+    def work(position: int) -> Judged:
         item = items[position]
         made = _evaluated(evaluator, item.get("source"), item.get("summary"), item.get("id"))
         return position, made
 
-    executor = ThreadPoolExecutor(workers) if workers > 1 else None
-    try:
-        results = executor.map(work, order) if executor else map(work, order)
-        bar = tqdm(results, total=len(order), unit="pair", disable=not progress, leave=False)
-        shown = _Shown()
-        for position, made in bar:
-            bar.set_postfix(shown.after(made), refresh=False)
-            done[position] = made
-            while following in done:
-                yield done.pop(following)
-                following += 1
-    finally:
-        if executor:
-            executor.shutdown(wait=False, cancel_futures=True)
+    results = _in_threads(work, order, workers, stop) if workers > 1 else map(work, order)
+    with Progress(len(order), is_shown=progress) as shown:
+        try:
+            for position, made in results:
+                shown.advance(1, spent.after(made))
+                done[position] = made
+                while following in done:
+                    yield done.pop(following)
+                    following += 1
+        except KeyboardInterrupt:
+            why = _how_to_go_on(evaluator, shown.done, len(order))
+            raise KeyboardInterrupt(why) from None
+        finally:
+            stop.set()
 
 # %% ../nbs/07_pipeline.ipynb #6e1d6766
 SCORE_COLUMNS = (
@@ -741,7 +878,7 @@ def evaluate_many(
     workers : int, default 1
         Threads. Results do not depend on it.
     progress : bool, default True
-        Show a progress bar.
+        Show a bar, or in a log a line every half minute.
     prefix : str, default ""
         Put before the names of the new columns.
     ledgers : bool, default False
@@ -758,6 +895,8 @@ def evaluate_many(
     ------
     InvalidInput
         If a column is missing, or a new column would replace one of the input's.
+    KeyboardInterrupt
+        When interrupted; the message says how many pairs are done and how to go on.
     """
     import pandas as pd
 
