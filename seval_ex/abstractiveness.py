@@ -1210,10 +1210,10 @@ def _scored_batches(
     file: Any, rows: int, options: Mapping[str, Any], progress: bool
 ) -> Iterator[Any]:
     """Score the file's batches, as Arrow tables of one schema."""
-    from tqdm.auto import tqdm
+    from seval_ex.pipeline import Progress
 
     pyarrow, schema = _arrow(), None
-    with tqdm(total=file.metadata.num_rows, unit="pair", disable=not progress) as bar:
+    with Progress(file.metadata.num_rows, "row", progress) as shown:
         for batch in file.iter_batches(batch_size=rows):
             frame = batch.to_pandas()
             new = score_frame(frame, **options).iloc[:, frame.shape[1] :]
@@ -1224,7 +1224,7 @@ def _scored_batches(
                 table = table.append_column(name, pyarrow.array(new[name], type=kind))
             schema = schema or table.schema
             yield table.cast(schema)
-            bar.update(len(frame))
+            shown.advance(len(frame))
 
 # %% ../nbs/10_abstractiveness.ipynb #f8627b29
 def score_parquet(
@@ -1244,7 +1244,7 @@ def score_parquet(
     rows : int, default 8192
         Rows held in memory at once.
     progress : bool, default False
-        Show a bar.
+        Show a bar, or in a log a line every half minute.
     **options
         Passed to `score_frame`.
 

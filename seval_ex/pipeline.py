@@ -7,8 +7,8 @@ Docs: https://example.github.io/seval_ex/pipeline.html.md"""
 # %% auto #0
 __all__ = ['VARIANTS', 'Variant', 'PROVIDER_OPTIONS', 'Engine', 'ENGINES', 'SOURCE_LABELS', 'LANGUAGE', 'Extracted',
            'LOG_SECONDS', 'Judged', 'SCORE_COLUMNS', 'COUNT_COLUMNS', 'STATEMENT_TOKENS', 'VERDICT_TOKENS',
-           'EngineOptions', 'Parts', 'make_engine', 'engine_name', 'SEvalEx', 'NoText', 'Progress', 'evaluate_pairs',
-           'evaluate_many', 'mean_scores', 'estimate']
+           'EngineOptions', 'Parts', 'make_engine', 'engine_name', 'SEvalEx', 'NoText', 'is_watched', 'Progress',
+           'evaluate_pairs', 'evaluate_many', 'mean_scores', 'estimate']
 
 # %% ../nbs/07_pipeline.ipynb #f6636bbc
 import re
@@ -616,8 +616,8 @@ class NoText(NamedTuple):
 LOG_SECONDS = 30.0
 
 
-def _is_watched() -> bool:
-    """Say whether somebody sees a bar move, in a notebook's front end or in a terminal."""
+def is_watched() -> bool:
+    """Say whether somebody sees a bar move: in a notebook's front end, or in a terminal."""
     ipython = sys.modules.get("IPython")
     kernel = getattr(ipython.get_ipython(), "kernel", None) if ipython else None
     if kernel is not None:
@@ -685,7 +685,7 @@ class Progress:
         self._log: _Log | None = None
         if not is_shown or sys.stderr is None:
             return
-        if _is_watched():
+        if is_watched():
             self._bar = _bar(total, unit)
         else:
             self._log = _Log(total, unit)
