@@ -94,7 +94,12 @@ class Prompt:
         return Message(role="system", content=system), Message(role="user", content=user)
 
 # %% ../nbs/04_prompting.ipynb #aa44301a
-NAMES = ("extract", "verify_text", "verify_statements")
+NAMES = (
+    "extract",
+    "verify_text",
+    "verify_statements",
+    *(f"geval_{name}" for name in ("fluency", "consistency", "coherence", "relevance")),
+)
 
 
 def _file_text(name: str, folder: str | Path | None) -> str:
