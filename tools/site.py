@@ -100,8 +100,8 @@ def _listed(root: Path, pages: list[Path]) -> Iterator[str]:
 def llms(root: Path = ROOT) -> str:
     """Write llms.txt: what the project is, and each page with a sentence, for language models."""
     title, described = opening(root / "nbs/index.ipynb")
-    home = nbformat.read(root / "nbs/index.ipynb", as_version=4).cells[0].source
-    about = home.split("\n\n")[2].replace("\n", " ")
+    home = nbformat.read(root / "nbs/index.ipynb", as_version=4).cells[1].source
+    about = home.split("\n\n")[0].replace("\n", " ")
     lines = [f"# {title}", "", f"> {described}", "", about]
     for name, pages in parts(root).items():
         lines += ["", f"## {name or 'Home'}", "", *_listed(root, pages)]
