@@ -166,7 +166,7 @@ def test_the_first_cell_is_title_and_description_alone(root):
             assert re.fullmatch(r"# .+\n\n> .+", text), f"{path.name}: begin a second cell"
 
 
-def test_internal_links_and_images_exist(pages):
+def test_internal_links_and_images_exist(pages, processed):
     broken, checked = [], 0
     for page in pages.values():
         for link in page.links:
@@ -175,7 +175,7 @@ def test_internal_links_and_images_exist(pages):
             checked += 1
             file, _, fragment = link.partition("#")
             target = (page.path.parent / file).resolve() if file else page.path.resolve()
-            if not target.exists():
+            if not target.is_relative_to(processed.resolve()) or not target.exists():
                 broken.append(f"{page.name}: {link} (no such file)")
             elif fragment and target in pages and fragment not in pages[target].anchors:
                 broken.append(f"{page.name}: {link} (no such heading)")
