@@ -209,6 +209,53 @@ def test_entries_of_the_reference_add_no_headings(pages):
     assert not re.search(r"^\S.*\n(-{3,}|={3,})$", FENCE.sub("", text), re.MULTILINE)
 
 
+def test_entries_stand_as_in_the_module(pages):
+    page = next(page for page in pages.values() if page.name == "07_pipeline.ipynb")
+    text = "\n\n".join(page.prose)
+    assert text.index("### EngineOptions") < text.index("### Parts")
+
+
+DOCSTRING = """Count words.
+
+    Uses :math:`a + b` and ``code``.
+
+    Parameters
+    ----------
+    text : str
+        Any text,
+        in any language.
+    size : int, default 3
+        How many.
+
+    Examples
+    --------
+    >>> count("a")
+    1
+    """
+
+
+def test_docstrings_become_markdown_without_headings():
+    from seval_ex_tools.reference import markdown
+
+    assert markdown(DOCSTRING) == (
+        "Count words.\n\nUses $a + b$ and `code`.\n\n**Parameters**\n\n"
+        "- `text` (str): Any text, in any language.\n- `size` (int, default 3): How many.\n\n"
+        '**Examples**\n\n```python\n>>> count("a")\n1\n```'
+    )
+
+
+def test_signatures_are_written_as_code():
+    from seval_ex_tools.reference import signature
+
+    def sample(text: "pd.DataFrame", *rest: int, size: int | None = None, **other: str) -> bool:  # noqa: F821
+        raise NotImplementedError
+
+    written = (
+        "def sample(text: DataFrame, *rest: int, size: int | None = None, **other: str) -> bool"
+    )
+    assert signature(sample, "sample") == written
+
+
 def cited(page):
     return {name for name in CITATION.findall(page.text) if not name.startswith(CROSS_REFERENCES)}
 
