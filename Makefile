@@ -49,7 +49,7 @@ clean-notebooks: $(VENV)/.dev ## Strip notebooks of all but source, outputs and 
 	$(BIN)/nbdev-clean
 
 notebooks: $(VENV)/.dev ## Execute all notebooks in place, then clean them and write README.md.
-	for each in nbs/*.ipynb nbs/tables/*.ipynb; do $(BIN)/jupyter execute --inplace $$each || exit 1; done
+	for each in nbs/tables/*.ipynb nbs/*.ipynb; do $(BIN)/jupyter execute --inplace $$each || exit 1; done
 	$(BIN)/nbdev-clean
 	$(BIN)/python tools/readme.py
 	$(BIN)/python tools/site.py
