@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SEVAL_EX_DATA ?= $(abspath $(wildcard ../shared/data))
 export SEVAL_EX_DATA
 
-.PHONY: help demo test lint format export clean-notebooks notebooks readme picture docs bench bench-llm clean
+.PHONY: help demo test lint format export clean-notebooks notebooks readme site picture docs bench bench-llm clean
 
 help: ## Say what there is to make.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -52,9 +52,13 @@ notebooks: $(VENV)/.dev ## Execute all notebooks in place, then clean them and w
 	for each in nbs/*.ipynb nbs/tables/*.ipynb; do $(BIN)/jupyter execute --inplace $$each || exit 1; done
 	$(BIN)/nbdev-clean
 	$(BIN)/python tools/readme.py
+	$(BIN)/python tools/site.py
 
 readme: $(VENV)/.dev ## Write README.md from nbs/index.ipynb.
 	$(BIN)/python tools/readme.py
+
+site: $(VENV)/.dev ## Write the docs' sidebar and llms.txt from the notebooks there are.
+	$(BIN)/python tools/site.py
 
 picture: $(VENV)/.dev ## Take the README's picture of the evidence view (needs Chromium).
 	$(BIN)/python tools/picture.py

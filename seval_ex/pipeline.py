@@ -7,7 +7,7 @@ Docs: https://example.github.io/seval_ex/pipeline.html.md"""
 # %% auto #0
 __all__ = ['VARIANTS', 'Variant', 'Engine', 'ENGINES', 'SOURCE_LABELS', 'LANGUAGE', 'STORES', 'Extracted', 'LOG_SECONDS',
            'Judged', 'SCORE_COLUMNS', 'COUNT_COLUMNS', 'STATEMENT_TOKENS', 'VERDICT_TOKENS', 'EngineOptions', 'Parts',
-           'make_engine', 'engine_name', 'SEvalEx', 'NoText', 'is_watched', 'Progress', 'evaluate_pairs',
+           'make_engine', 'engine_name', 'NoText', 'SEvalEx', 'is_watched', 'Progress', 'evaluate_pairs',
            'evaluate_many', 'mean_scores', 'estimate']
 
 # %% ../nbs/07_pipeline.ipynb #f6636bbc
@@ -294,6 +294,12 @@ def _unique(statements: Sequence[Statement]) -> tuple[Statement, ...]:
 
 # %% ../nbs/07_pipeline.ipynb #b6ea1222
 LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")
+
+
+class NoText(NamedTuple):
+    """Stands where a text should and says what was there."""
+
+    found: str
 
 
 STORES = {"recordings": (str, Path, Recordings), "prompts": (str, Path)}
@@ -627,12 +633,6 @@ def _as_mapping(pair: Any) -> Mapping[str, Any]:
         return {"source": pair[0], "summary": pair[1]}
     what = f"a {type(pair).__name__} stands where a pair should"
     return {"source": NoText(what), "summary": NoText(what)}
-
-
-class NoText(NamedTuple):
-    """Stands where a text should and says what was there."""
-
-    found: str
 
 # %% ../nbs/07_pipeline.ipynb #is-watched
 LOG_SECONDS = 30.0
