@@ -393,7 +393,8 @@ class SEvalEx:
     engine : str or Provider, default "lexical"
         What extracts and verifies; `ENGINES` lists the choices.
     threshold : float, default 0.75
-        Support from which a statement counts as supported, 0 to 1 (lexical engine).
+        Support from which a statement counts as supported, 0 to 1 (lexical and likelihood
+        engines).
     language : str, default "en"
         ISO 639 code, for splitting sentences.
     missed : {"none", "sentences"}, default "none"
@@ -1095,7 +1096,7 @@ def _prompt_tokens(evaluator: SEvalEx, step: str) -> int:
 
 
 def _asks_a_model(evaluator: SEvalEx) -> bool:
-    return bool(evaluator._parts.manifest)
+    return "prompts" in evaluator._parts.manifest
 
 
 def _needs(evaluator: SEvalEx, source: str, summary: str) -> tuple[int, int, int]:

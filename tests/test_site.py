@@ -166,7 +166,7 @@ def test_the_first_cell_is_title_and_description_alone(root):
             assert re.fullmatch(r"# .+\n\n> .+", text), f"{path.name}: begin a second cell"
 
 
-def test_internal_links_and_images_exist(pages):
+def test_internal_links_and_images_exist(pages, processed):
     broken, checked = [], 0
     for page in pages.values():
         for link in page.links:
@@ -175,7 +175,7 @@ def test_internal_links_and_images_exist(pages):
             checked += 1
             file, _, fragment = link.partition("#")
             target = (page.path.parent / file).resolve() if file else page.path.resolve()
-            if not target.exists():
+            if not target.is_relative_to(processed.resolve()) or not target.exists():
                 broken.append(f"{page.name}: {link} (no such file)")
             elif fragment and target in pages and fragment not in pages[target].anchors:
                 broken.append(f"{page.name}: {link} (no such heading)")
@@ -207,6 +207,53 @@ def test_entries_of_the_reference_add_no_headings(pages):
     text = "\n\n".join(page.prose)
     assert "### evaluate_many" in text and "**Returns**" in text
     assert not re.search(r"^\S.*\n(-{3,}|={3,})$", FENCE.sub("", text), re.MULTILINE)
+
+
+def test_entries_stand_as_in_the_module(pages):
+    page = next(page for page in pages.values() if page.name == "07_pipeline.ipynb")
+    text = "\n\n".join(page.prose)
+    assert text.index("### EngineOptions") < text.index("### Parts")
+
+
+DOCSTRING = """Count words.
+
+    Uses :math:`a + b` and ``code``.
+
+    Parameters
+    ----------
+    text : str
+        Any text,
+        in any language.
+    size : int, default 3
+        How many.
+
+    Examples
+    --------
+    >>> count("a")
+    1
+    """
+
+
+def test_docstrings_become_markdown_without_headings():
+    from seval_ex_tools.reference import markdown
+
+    assert markdown(DOCSTRING) == (
+        "Count words.\n\nUses $a + b$ and `code`.\n\n**Parameters**\n\n"
+        "- `text` (str): Any text, in any language.\n- `size` (int, default 3): How many.\n\n"
+        '**Examples**\n\n```python\n>>> count("a")\n1\n```'
+    )
+
+
+def test_signatures_are_written_as_code():
+    from seval_ex_tools.reference import signature
+
+    def sample(text: "pd.DataFrame", *rest: int, size: int | None = None, **other: str) -> bool:  # noqa: F821
+        raise NotImplementedError
+
+    written = (
+        "def sample(text: DataFrame, *rest: int, size: int | None = None, **other: str) -> bool"
+    )
+    assert signature(sample, "sample") == written
 
 
 def cited(page):

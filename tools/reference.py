@@ -10,6 +10,7 @@ import enum
 import inspect
 import re
 from importlib import import_module
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -229,29 +230,45 @@ class Linker:
 
 
 class ShowDocs(Processor):
-    """Give nbdev's `show_doc` cells their output, taken from the exported module."""
+    """Give nbdev's `show_doc` cells their output, taken from the exported module.
+
+    nbdev puts the cells of one exported cell in reverse; here they stand as in the module.
+    """
 
     def begin(self) -> None:
-        """Note whose page it is."""
+        """Note whose page it is, and sort entries that follow one another."""
         self.path = Path(self.nb.path_)
         self.linker = Linker(self.path)
+        cells = self.nb.cells
+        if any(map(_name_shown, cells)):
+            runs = groupby(cells, key=lambda cell: bool(_name_shown(cell)))
+            parts = [sorted(run, key=self._line) if named else list(run) for named, run in runs]
+            cells[:] = list(chain.from_iterable(parts))
 
-    def _source(self, symbol: Any) -> str:
+    def _symbol(self, cell: Any) -> Any:
+        return getattr(import_module(page_module(self.path)), _name_shown(cell))
+
+    def _line(self, cell: Any) -> int:
+        return inspect.getsourcelines(self._symbol(cell))[1]
+
+    def _source(self, cell: Any) -> str:
         """Write the address of a name's code."""
         config = get_config()
-        line = inspect.getsourcelines(symbol)[1]
-        file = symbol.__module__.replace(".", "/") + ".py"
-        return f"{config.git_url}/blob/{config.branch}/{file}#L{line}"
+        file = self._symbol(cell).__module__.replace(".", "/") + ".py"
+        return f"{config.git_url}/blob/{config.branch}/{file}#L{self._line(cell)}"
 
     def cell(self, cell: Any) -> None:
         """Fill one cell, if it shows a name."""
-        found = SHOWN.search(cell.source) if cell.cell_type == "code" else None
-        if not found:
-            return
-        symbol = getattr(import_module(page_module(self.path)), found[1])
-        text = self.linker.link(entry(symbol, found[1], self._source(symbol)))
-        data = {"text/markdown": text.splitlines(keepends=True)}
-        cell.outputs = [{"output_type": "display_data", "data": data, "metadata": {}}]
+        name = _name_shown(cell)
+        if name:
+            text = self.linker.link(entry(self._symbol(cell), name, self._source(cell)))
+            data = {"text/markdown": text.splitlines(keepends=True)}
+            cell.outputs = [{"output_type": "display_data", "data": data, "metadata": {}}]
+
+
+def _name_shown(cell: Any) -> str:
+    found = SHOWN.search(cell.source) if cell.cell_type == "code" else None
+    return found[1] if found else ""
 
 
 class AddLinks(Processor):
