@@ -9,7 +9,7 @@ TORCH ?= torch==2.13.0
 SEVAL_EX_DATA ?= $(abspath $(wildcard ../shared/data))
 export SEVAL_EX_DATA
 
-.PHONY: help demo test lint format export clean-notebooks notebooks readme picture docs bench bench-llm clean
+.PHONY: help demo test lint format export clean-notebooks notebooks readme site picture docs bench bench-llm clean
 
 help: ## Say what there is to make.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -52,12 +52,16 @@ clean-notebooks: $(VENV)/.dev ## Strip notebooks of all but source, outputs and 
 	$(BIN)/nbdev-clean
 
 notebooks: $(VENV)/.dev ## Execute all notebooks in place, then clean them and write README.md.
-	for each in nbs/*.ipynb nbs/tables/*.ipynb; do $(BIN)/jupyter execute --inplace $$each || exit 1; done
+	for each in nbs/tables/*.ipynb nbs/*.ipynb; do $(BIN)/jupyter execute --inplace $$each || exit 1; done
 	$(BIN)/nbdev-clean
 	$(BIN)/python tools/readme.py
+	$(BIN)/python tools/site.py
 
 readme: $(VENV)/.dev ## Write README.md from nbs/index.ipynb.
 	$(BIN)/python tools/readme.py
+
+site: $(VENV)/.dev ## Write the docs' sidebar and llms.txt from the notebooks there are.
+	$(BIN)/python tools/site.py
 
 picture: $(VENV)/.dev ## Take the README's picture of the evidence view (needs Chromium).
 	$(BIN)/python tools/picture.py

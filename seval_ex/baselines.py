@@ -27,7 +27,7 @@ from .abstractiveness import score_frame
 from .datasets import RATINGS
 from .ledger import InvalidInput, SEvalError
 from .llm import Provider, Reply, ReplyInvalid, Request
-from .pipeline import SCORE_COLUMNS, SEvalEx
+from .pipeline import SCORE_COLUMNS, Progress, SEvalEx
 from .prompting import Prompt, ask_json, load_prompt
 from .recordings import Model, Recordings, Store, make_model
 from .text import sentences, tokens
@@ -331,7 +331,6 @@ def score_metrics(
     ([2.0, <NA>], [{}, {'length': 'empty_summary'}])
     """
     import pandas as pd
-    from tqdm.auto import tqdm
 
     chosen = [find_metric(each) if isinstance(each, str) else each for each in metrics]
     _check_frame(frame, chosen)
@@ -340,11 +339,10 @@ def score_metrics(
     result, reports = frame.copy(), []
     reasons: list[dict[str, str]] = [{} for _ in range(len(frame))]
     total = len(chosen) * len(frame)
-    with tqdm(total=total, unit="score", disable=not progress, leave=False) as bar:
+    with Progress(total, "score", progress) as shown:
         for metric in chosen:
-            bar.set_description(metric.name)
             run = _Run(metric, frame, store)
-            run.compute(count, bar.update)
+            run.compute(count, partial(shown.advance, facts=metric.name))
             values = [None if isinstance(each, Unscored) else each for each in run.scores]
             result[metric.name] = pd.array(values, dtype="Float64")
             reports.append(run.report())

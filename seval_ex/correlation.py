@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['LEVELS', 'COEFFICIENTS', 'BLOCK', 'MOST_RESAMPLES', 'TESTS', 'document_coefficients', 'agreement', 'WilliamsTest',
-           'williams', 'compare', 'holm', 'compare_many', 'ceiling']
+__all__ = ['LEVELS', 'COEFFICIENTS', 'SILENT', 'BLOCK', 'MOST_RESAMPLES', 'TESTS', 'document_coefficients', 'agreement',
+           'WilliamsTest', 'williams', 'compare', 'holm', 'compare_many', 'ceiling']
 
 # %% ../nbs/21_correlation.ipynb #ab271734
 LEVELS = ("summary", "pooled", "system")
 COEFFICIENTS = ("spearman", "kendall", "pearson")
+SILENT = ("skip", "zero")
 
 
 def _names(given: str | Sequence[str], what: str) -> list[str]:
@@ -96,17 +97,24 @@ class _Study:
     documents: list[Any]
     system: np.ndarray
     systems: list[Any]
+    silent: str = "skip"
 
     @classmethod
     def read(
-        cls, frame: pd.DataFrame, columns: Sequence[str], document: str, system: str | None = None
+        cls,
+        frame: pd.DataFrame,
+        columns: Sequence[str],
+        document: str,
+        system: str | None = None,
+        silent: str = "skip",
     ) -> _Study:
         if not len(frame):
             raise InvalidInput("the frame is empty")
         numbers = {name: _numbers(frame, name) for name in columns}
         codes, documents = _codes(frame, document)
         if system is None:
-            return cls(numbers, codes, documents, np.zeros(len(frame), dtype=int), [])
+            nobody = np.zeros(len(frame), dtype=int)
+            return cls(numbers, codes, documents, nobody, [], silent)
         system_codes, systems = _codes(frame, system)
         pairs, counts = np.unique(codes * len(systems) + system_codes, return_counts=True)
         if counts.max() > 1:
@@ -115,7 +123,7 @@ class _Study:
                 f"document {documents[row]!r} has system {systems[column]!r} {counts.max()} times; "
                 "at system level each document may have a system once"
             )
-        return cls(numbers, codes, documents, system_codes, systems)
+        return cls(numbers, codes, documents, system_codes, systems, silent)
 
 # %% ../nbs/21_correlation.ipynb #00c715ae
 def _coefficient(first: np.ndarray, second: np.ndarray, name: str) -> float:
@@ -135,13 +143,18 @@ def _coefficient(first: np.ndarray, second: np.ndarray, name: str) -> float:
 def _by_document(
     study: _Study, first: np.ndarray, second: np.ndarray, coefficient: str
 ) -> np.ndarray:
-    """One coefficient a document, over its pairs with both numbers."""
+    """One coefficient a document, over its pairs with both numbers; `first` is the metric."""
     both = ~(np.isnan(first) | np.isnan(second))
     rows = np.flatnonzero(both)
     rows = rows[np.argsort(study.document[rows], kind="stable")]
     edges = np.searchsorted(study.document[rows], np.arange(len(study.documents) + 1))
     parts = [rows[start:stop] for start, stop in pairwise(edges)]
-    return np.array([_coefficient(first[part], second[part], coefficient) for part in parts])
+    values = [_coefficient(first[part], second[part], coefficient) for part in parts]
+    if study.silent == "zero":
+        rated = [len(part) > 1 and (second[part] != second[part][0]).any() for part in parts]
+        both = zip(values, rated, strict=True)
+        values = [0.0 if np.isnan(value) and ranks else value for value, ranks in both]
+    return np.array(values)
 
 # %% ../nbs/21_correlation.ipynb #671089ec
 def document_coefficients(
@@ -150,6 +163,7 @@ def document_coefficients(
     rating: str,
     *,
     coefficient: str = "spearman",
+    silent: str = "skip",
     document: str = "id",
 ) -> pd.Series:
     """Correlate a metric with a rating within each document.
@@ -162,6 +176,9 @@ def document_coefficients(
         Names of two numeric columns, with gaps or without, and of the documents' column.
     coefficient
         ``"spearman"``, ``"kendall"`` (tau-b) or ``"pearson"``.
+    silent
+        What a document counts on which the metric gives all summaries the same score while people
+        do not: ``"skip"`` leaves it undefined, ``"zero"`` counts it as no agreement.
 
     Returns
     -------
@@ -184,7 +201,8 @@ def document_coefficients(
     import pandas as pd
 
     (name,) = _known([coefficient], COEFFICIENTS, "coefficient")
-    study = _Study.read(frame, [metric, rating], document)
+    (silent,) = _known([silent], SILENT, "way with a silent metric")
+    study = _Study.read(frame, [metric, rating], document, silent=silent)
     values = _by_document(study, study.numbers[metric], study.numbers[rating], name)
     index = pd.Index(study.documents, name=document)
     return pd.Series(values, index=index, name=name).astype("Float64")
@@ -434,6 +452,7 @@ def agreement(
     *,
     level: str | Sequence[str] = "summary",
     coefficient: str | Sequence[str] = "spearman",
+    silent: str = "skip",
     document: str = "id",
     system: str = "system",
     resamples: int = 1000,
@@ -453,6 +472,9 @@ def agreement(
         runs over all pairs, ``"system"`` over the systems' means on documents with both numbers.
     coefficient
         From `COEFFICIENTS`: ``"spearman"``, ``"kendall"`` (tau-b), ``"pearson"``.
+    silent
+        At summary level, what a document counts on which the metric is constant and people are not:
+        ``"skip"`` or ``"zero"``, as in `document_coefficients`.
     document, system
         Names of the columns with the labels; `system` is read at system level only.
     resamples, confidence, seed
@@ -490,7 +512,8 @@ def agreement(
     coefficients = _known(coefficient, COEFFICIENTS, "coefficient")
     metrics, ratings = _names(metrics, "metric"), _names(ratings, "rating")
     named = system if "system" in levels else None
-    study = _Study.read(frame, [*metrics, *ratings], document, named)
+    (silent,) = _known([silent], SILENT, "way with a silent metric")
+    study = _Study.read(frame, [*metrics, *ratings], document, named, silent)
     weights = _draws(study, int(resamples), np.random.default_rng(seed))
     rows = product(levels, coefficients, metrics, ratings)
     return _tidy([_row(study, names, weights, confidence) for names in rows])
@@ -645,6 +668,7 @@ def compare(
     *,
     level: str = "summary",
     coefficient: str = "spearman",
+    silent: str = "skip",
     document: str = "id",
     system: str = "system",
     test: str = "resampling",
@@ -660,8 +684,8 @@ def compare(
         One row per summary.
     metric, other, rating
         Names of numeric columns; only rows with all three numbers are used.
-    level, coefficient
-        One of `LEVELS` and one of `COEFFICIENTS`, as in `agreement`.
+    level, coefficient, silent
+        One of `LEVELS`, one of `COEFFICIENTS` and one of `SILENT`, as in `agreement`.
     document, system
         Names of the columns with the labels; `system` is read at system level only.
     test
@@ -702,7 +726,8 @@ def compare(
     (coefficient,) = _known([coefficient], COEFFICIENTS, "coefficient")
     _check_test(test, level, coefficient)
     names, generator = (metric, other, rating), np.random.default_rng(seed)
-    study = _Study.read(frame, names, document, system if level == "system" else None)
+    (silent,) = _known([silent], SILENT, "way with a silent metric")
+    study = _Study.read(frame, names, document, system if level == "system" else None, silent)
     weights = _draws(study, int(resamples), generator)
     one, two, differences = _paired(study, level, coefficient, names, weights)
     missing = [np.isnan(study.numbers[name]) for name in names]
