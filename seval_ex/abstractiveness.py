@@ -318,8 +318,8 @@ def risk(ar: float | None) -> Risk | None:
     """
     if ar is None:
         return None
-    if not ar >= 0:
-        raise InvalidInput(f"ar={ar}: an abstraction ratio is 0 or above")
+    if isinstance(ar, str) or not ar >= 0:
+        raise InvalidInput(f"ar={ar!r}: an abstraction ratio is 0 or above")
     if ar < 0.8:
         return "extractive"
     if ar <= 1.2:
@@ -555,9 +555,13 @@ def _measures(
 # %% ../nbs/10_abstractiveness.ipynb #dfe7f43a
 def _texts(frame: "pd.DataFrame", column: str) -> _Texts:
     """Read a column of texts in which some may be missing."""
+    if not hasattr(frame, "columns"):
+        raise InvalidInput(f"the table is a {type(frame).__name__}: pass a pandas DataFrame")
     if column not in frame.columns:
         there = ", ".join(repr(each) for each in frame.columns)
-        raise InvalidInput(f"no column {column!r}; the table has: {there}")
+        said = f"no column {column!r}; the table has: {there}"
+        advice = "name yours with reference=…, or pass reference=None to do without"
+        raise InvalidInput(f"{said}; {advice}" if column == "reference" else said)
     missing = frame[column].isna().to_numpy(dtype=bool)
     values = frame[column].tolist()
     for row, value in enumerate(values):
@@ -1259,6 +1263,8 @@ def score_parquet(
         If pyarrow is missing, or the input is no Parquet or has no rows.
     """
     pyarrow = _arrow()
+    if not Path(path).is_file():
+        raise SEvalError(f"{path}: there is no such file; check the path")
     target = Path(out).resolve()
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     written = 0

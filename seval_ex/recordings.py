@@ -6,7 +6,7 @@ Docs: https://example.github.io/seval_ex/recordings.html.md"""
 
 # %% auto #0
 __all__ = ['DAMAGE', 'PATIENCE', 'IDENTITY', 'PROVIDER_OPTIONS', 'key_parts', 'recording_key', 'Store', 'Recordings',
-           'export_recordings', 'import_recordings', 'Model', 'Replay', 'make_model']
+           'export_recordings', 'import_recordings', 'Model', 'Replay', 'request_with', 'make_model']
 
 # %% ../nbs/03_recordings.ipynb #1e0a4dfd
 import hashlib
@@ -249,9 +249,11 @@ def import_recordings(store: Recordings, path: str | Path) -> int:
     Raises
     ------
     InvalidInput
-        If a line is no recording; the message names it.
+        If there is no such file, or a line is no recording; the message names it.
     """
     count = 0
+    if not Path(path).is_file():
+        raise InvalidInput(f"no recordings {str(path)!r}: there is no such file")
     with Path(path).open(encoding="utf-8") as file:
         for number, line in enumerate(filter(str.strip, file), start=1):
             try:
@@ -342,7 +344,7 @@ class Replay:
     def __init__(self, path: str | Path) -> None:
         name, _, wanted = str(path).partition("#")
         if not Path(name).is_file():
-            raise InvalidInput(f"no recordings {name!r}")
+            raise InvalidInput(f"no recordings {name!r}: name the file of a run, as replay:FILE")
         if name.endswith(".jsonl"):
             self.recordings = Recordings(":memory:")
             import_recordings(self.recordings, name)
@@ -383,15 +385,25 @@ class Replay:
 PROVIDER_OPTIONS = ("timeout", "tries", "pause")
 
 
-def _request(settings: Mapping[str, Any]) -> Request:
-    """Make a request without messages, or say which setting is wrong."""
-    unknown = set(settings) - (set(Request.model_fields) - {"messages", "json_schema"})
-    if unknown:
-        raise InvalidInput(f"llm={sorted(unknown)}: no setting of a request of that name")
+def request_with(settings: Mapping[str, Any]) -> Request:
+    """Make a request with these settings and no messages.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such setting, or a value does not fit; the message names it.
+    """
+    known = [name for name in Request.model_fields if name not in ("messages", "json_schema")]
+    for name in settings:
+        if name not in known:
+            choices = ", ".join([*known, *PROVIDER_OPTIONS])
+            raise InvalidInput(f"llm has no setting {name!r}: choose from {choices}")
     try:
         return Request(messages=(), **settings)
     except ValidationError as error:
-        raise InvalidInput(f"llm={dict(settings)}: {error}") from error
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        raise InvalidInput(f"llm: {name}={first['input']!r}: {first['msg']}") from error
 
 
 def make_model(
@@ -430,7 +442,7 @@ def make_model(
     """
     options = dict(llm or {})
     given = {name: options.pop(name) for name in PROVIDER_OPTIONS if name in options}
-    request = _request(options)
+    request = request_with(options)
     if not isinstance(engine, str):
         provider = engine
     elif engine.startswith("replay:"):

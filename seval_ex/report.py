@@ -155,22 +155,35 @@ def _as_ratings(frame: Any, what: str) -> pd.DataFrame:
     if frame is not None and "rating" not in getattr(frame, "columns", ["rating"]):
         frame = frame.rename(columns={"dimension": "rating"})
     _has(frame, ("metric", "rating", "value"), what)
-    frame = frame.assign(value=_floats(frame["value"], f"the column 'value' of {what}"))
-    twice = frame[frame.duplicated(["metric", "rating"])]
-    if len(twice):
-        metric, rating = twice.iloc[0][["metric", "rating"]]
-        raise InvalidInput(f"{what} has {metric!r} for {rating!r} more than once: keep one row")
-    return frame
+    return frame.assign(value=_floats(frame["value"], f"the column 'value' of {what}"))
+
+
+def _only_one(frame: pd.DataFrame, name: str, what: str) -> None:
+    several = list(frame[name].dropna().unique()) if name in frame else []
+    if len(several) > 1:
+        names = ", ".join(map(str, several))
+        raise InvalidInput(f"{what} has the {name}s {names}: draw one at a time")
+
+
+def _published_rows(published: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+    """Keep the printed figures that are of the coefficient and level drawn."""
+    published = _as_ratings(published, "published")
+    for name in ("level", "coefficient"):
+        if name in published and name in found and len(found):
+            published = published[published[name].isin([found[name].iloc[0]])]
+        _only_one(published, name, "published")
+    return published
 
 
 def _agreement_rows(found: pd.DataFrame) -> pd.DataFrame:
-    _has(found, (), "the agreement")
-    for name in ("level", "coefficient"):
-        several = list(found[name].unique()) if name in found else []
-        if len(several) > 1:
-            names = ", ".join(map(str, several))
-            raise InvalidInput(f"the rows have the {name}s {names}: draw one at a time")
     found = _as_ratings(found, "the agreement")
+    for name in ("level", "coefficient"):
+        _only_one(found, name, "the agreement")
+    twice = found[found.duplicated(["metric", "rating"])]
+    if len(twice):
+        metric, rating = twice.iloc[0][["metric", "rating"]]
+        message = f"the agreement has {metric!r} for {rating!r} more than once: keep one row"
+        raise InvalidInput(message)
     for name in ("low", "high"):
         found[name] = _floats(found[name] if name in found else [None] * len(found), name)
     return found
@@ -262,11 +275,12 @@ def _draw_ceiling(panel: Any, value: float, label: str) -> None:
 SYMBOLS = {"spearman": "Spearman's ρ", "kendall": "Kendall's τ-b", "pearson": "Pearson's r"}
 
 
-def _agreement_label(found: pd.DataFrame) -> str:
+def _agreement_label(found: pd.DataFrame, papers: pd.DataFrame) -> str:
     """Name the coefficient and its level; both are pure numbers from -1 to 1."""
-    coefficient = found["coefficient"].iloc[0] if len(found) and "coefficient" in found else ""
+    known = found if len(found) else papers
+    coefficient = known["coefficient"].iloc[0] if len(known) and "coefficient" in known else ""
     name = SYMBOLS.get(str(coefficient), "correlation")
-    level = f"\n{found['level'].iloc[0]} level" if len(found) and "level" in found else ""
+    level = f"\n{known['level'].iloc[0]} level" if len(known) and "level" in known else ""
     return f"{name} with the rating{level}"
 
 
@@ -321,9 +335,10 @@ def plot_agreement(
         rating, value, and low, high and status where there are any. A column `dimension` is read
         where there is no `rating`.
     published : pandas.DataFrame, optional
-        Figures that a paper printed: metric, rating (or dimension), value. Drawn hollow. Metrics
-        that are only here get a line as well; ratings that are only here get a panel if `found`
-        has no rows.
+        Figures that papers printed: metric, rating (or dimension), value; several for one metric
+        if several papers have it. Drawn hollow; those of another `coefficient` or `level` are left
+        out, where the columns say so. Metrics that are only here get a line as well; ratings that
+        are only here get a panel if `found` has no rows.
     ceiling : float or mapping of rating to float, optional
         Where a dashed line says what can be reached, such as the agreement between experts.
     ceiling_label : str, default "ceiling"
@@ -364,7 +379,7 @@ def plot_agreement(
 
     none = pd.DataFrame({"metric": [], "rating": [], "value": [], "low": [], "high": []})
     rows = none if found is None or not len(found) else _agreement_rows(found)
-    papers = none if published is None else _as_ratings(published, "published")
+    papers = none if published is None else _published_rows(published, rows)
     ratings = list(dict.fromkeys(rows["rating"] if len(rows) else papers["rating"]))
     with theme():
         if not ratings:
@@ -382,7 +397,7 @@ def plot_agreement(
                 _draw_ceiling(panel, float(top), ceiling_label)
             pad = 16 if ceiling is not None else 6
             panel.set_title(str(rating), pad=pad)
-            panel.set_xlabel(_agreement_label(rows))
+            panel.set_xlabel(_agreement_label(rows, papers))
         _legend(panels, _agreement_keys(styles, rows, len(papers) > 0), ax is None)
     return panels[0] if len(panels) == 1 else np.array(panels, dtype=object)
 

@@ -12,6 +12,7 @@ __all__ = ['SAMPLE_NOTE', 'SUMMEVAL_NOTE', 'ABSTRACTION_COLUMNS', 'ABSTRACTION_N
 # %% ../nbs/31_tables.ipynb #8416d46b
 import ast
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -336,7 +337,9 @@ def published(table: str) -> "pd.DataFrame":
 
     entry = files("seval_ex.data").joinpath(f"published_{table}.csv")
     if not entry.is_file():
-        raise InvalidInput(f"no published figures for {table!r}")
+        names = (each.name for each in files("seval_ex.data").iterdir())
+        at_hand = sorted(re.findall(r"published_(\w+)\.csv", " ".join(names)))
+        raise InvalidInput(f"no published figures for {table!r}: choose from {', '.join(at_hand)}")
     with entry.open(encoding="utf-8") as file:
         return pd.read_csv(file)
 

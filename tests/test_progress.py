@@ -146,43 +146,45 @@ def test_an_interrupt_elsewhere_in_the_command_is_told_too(table):
 
 
 class Blocking:
-    """A verifier that waits to be let on, and says when it was asked."""
+    """A verifier that lets the first pair pass and makes the others wait."""
 
-    def __init__(self):
-        self.asked, self.go_on = threading.Semaphore(0), threading.Event()
-        self.count = 0
+    def __init__(self, fails_at=0):
+        self.lock, self.go_on = threading.Lock(), threading.Event()
+        self.count, self.fails_at = 0, fails_at
 
     def verify(self, statements, against):
-        self.count += 1
-        self.asked.release()
-        if self.count == 3:
+        with self.lock:
+            self.count += 1
+            mine = self.count
+        if mine == self.fails_at:
             raise KeyboardInterrupt
-        self.go_on.wait(10)
+        if mine > 1:
+            self.go_on.wait(10)
         return []
 
 
+PAIR = ("It rained.", "It rained.")
+
+
 def test_after_an_interrupt_no_more_pairs_are_handed_out():
-    verifier = Blocking()
-    pairs = [("It rained.", "It rained.")] * 50
-    with pytest.raises(KeyboardInterrupt, match="interrupted after 0 of 50 pairs"):
-        list(evaluate_pairs(SEvalEx(verifier=verifier), pairs, workers=3, progress=False))
+    verifier = Blocking(fails_at=3)
+    with pytest.raises(KeyboardInterrupt, match=r"interrupted after \d of 50 pairs"):
+        list(evaluate_pairs(SEvalEx(verifier=verifier), [PAIR] * 50, workers=3, progress=False))
+    before = verifier.count
     verifier.go_on.set()
-    time.sleep(0.2)
-    assert verifier.count == 3
+    time.sleep(0.3)
+    assert 3 <= verifier.count == before <= 4
 
 
 def test_leaving_the_loop_early_stops_the_workers():
     verifier = Blocking()
-    verifier.go_on.set()
-    verifier.count = 100
-    pairs = [("It rained.", "It rained.")] * 500
-    found = evaluate_pairs(SEvalEx(verifier=verifier), pairs, workers=2, progress=False)
+    evaluator = SEvalEx(verifier=verifier)
+    found = evaluate_pairs(evaluator, [PAIR] * 500, workers=2, progress=False)
     assert next(found).status is Status.OK
     found.close()
-    time.sleep(0.2)
-    before = verifier.count
-    time.sleep(0.2)
-    assert verifier.count == before < 600
+    verifier.go_on.set()
+    time.sleep(0.3)
+    assert verifier.count <= 3
 
 
 def test_no_call_begins_once_stopped():

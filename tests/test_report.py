@@ -134,6 +134,19 @@ def test_published_figures_are_hollow_and_named(found):
     assert np.size(plot_agreement(None, published=papers)) == 2
 
 
+def test_published_figures_of_several_papers_and_of_other_coefficients(found):
+    papers = pd.DataFrame({"metric": "sharp", "dimension": "fluency", "value": [0.1, 0.2, 0.9]})
+    papers["coefficient"] = ["spearman", "spearman", "kendall"]
+    panel = plot_agreement(found, published=papers)[0]
+    points = [each for each in panel.collections if isinstance(each, PathCollection)]
+    hollow = next(each for each in points if not len(each.get_facecolor()))
+    assert hollow.get_offsets().tolist() == [[0.1, 0.0], [0.2, 0.0]]
+    with pytest.raises(InvalidInput, match="published has the coefficients spearman, kendall"):
+        plot_agreement(None, published=papers)
+    alone = plot_agreement(None, published=papers[:2])
+    assert alone.get_xlabel() == "Spearman's ρ with the rating"
+
+
 def test_a_ceiling_is_a_labelled_line_where_it_is_known(found):
     panels = plot_agreement(found, ceiling={"consistency": 0.83}, ceiling_label="experts")
     assert "experts 0.83" in words(panels[1])
@@ -165,7 +178,10 @@ def test_order_by_a_rating_or_as_given(found):
     [
         (lambda f: f.drop(columns="metric"), "has no column 'metric'; it has: level"),
         (lambda f: pd.concat([f, f]), "has 'blunt' for 'fluency' more than once"),
-        (lambda f: pd.concat([f, f.assign(level="system")]), "the levels summary, system"),
+        (
+            lambda f: pd.concat([f, f.assign(level="system")]),
+            "the agreement has the levels summary, system",
+        ),
         (lambda f: f.assign(value="much"), "holds 'much'"),
         (lambda f: f.to_dict("list"), "is a dict: pass a pandas DataFrame"),
     ],
