@@ -35,7 +35,7 @@ from seval_ex.llm import (
     find_gguf,
     least_tokens,
 )
-from .pipeline import ENGINES, EngineOptions, Parts
+from .pipeline import ENGINES, EngineOptions, Parts, Progress
 from .text import well_formed
 from .verify import DEFAULT_THRESHOLD, LexicalVerifier
 
@@ -433,7 +433,7 @@ def summary_likelihoods(
     language : str, default "en"
         ISO 639 code, for splitting summaries into sentences.
     progress : bool, default True
-        Show a progress bar of the documents.
+        Say how many documents are done.
 
     Returns
     -------
@@ -456,7 +456,6 @@ def summary_likelihoods(
     Fu, J., Ng, S.-K., Jiang, Z. and Liu, P. (2023). GPTScore: Evaluate as You Desire.
     """
     import pandas as pd
-    from tqdm import tqdm
 
     for column in (source, summary):
         if list(frame.columns).count(column) != 1:
@@ -467,12 +466,13 @@ def summary_likelihoods(
     for position, (document, _) in enumerate(texts):
         by_source.setdefault(document, []).append(position)
     rows: list[dict[str, Any]] = [{} for _ in texts]
-    for document, positions in tqdm(
-        by_source.items(), unit="document", disable=not progress, leave=False
-    ):
-        read = _document_rows(reading, document, [texts[p][1] for p in positions], language)
-        for position, row in zip(positions, read, strict=True):
-            rows[position] = row
+    with Progress(len(by_source), "document", progress) as bar:
+        for document, positions in by_source.items():
+            summaries = [texts[position][1] for position in positions]
+            read = _document_rows(reading, document, summaries, language)
+            for position, row in zip(positions, read, strict=True):
+                rows[position] = row
+            bar.advance()
     columns = [*LIKELIHOOD_COLUMNS, "tokens", "status", "reason"]
     kinds = dict.fromkeys(LIKELIHOOD_COLUMNS, "Float64") | {"tokens": "Int64"}
     return pd.DataFrame(rows, columns=columns, index=frame.index).astype(kinds)
