@@ -916,7 +916,7 @@ text-underline-offset:.25em;text-decoration-skip-ink:none}
 .sx .sx-e{--l:dotted}
 .sx .sx-e.sx-FP,.sx .sx-FN.sx-m,.sx .sx-covered.sx-m{background:none}
 .sx .sx-ref{font-size:.68em;line-height:1;vertical-align:.45em;font-weight:600;color:var(--c);
-padding:0 .1em;user-select:none;-webkit-user-select:none}
+padding:0 .1em;direction:ltr;unicode-bidi:isolate;user-select:none;-webkit-user-select:none}
 .sx .sx-all{font-size:.86em;color:var(--soft)}
 .sx .sx-all input{margin:0 .4em 0 0;vertical-align:-.1em;accent-color:var(--soft)}
 .sx:has(.sx-pick:checked) .sx-text .sx-m{background:none;text-decoration-color:var(--line)}
@@ -1121,7 +1121,7 @@ def _quotations(view: _View, statement: Statement, verdict: Verdict) -> str:
     quoted = []
     texts = passages(view.ledger, statement, verdict)
     for number, (text, evidence) in enumerate(zip(texts, verdict.evidence, strict=True), start=1):
-        words = f"“{escape(_shortened(text, 90))}”" if text.strip() else ""
+        words = f"<bdi>“{escape(_shortened(text, 90))}”</bdi>" if text.strip() else ""
         place = view.place(evidence)
         if words and place and place[0] < place[1]:
             target = f"#{view.names[statement.id]}e{number}"
@@ -1147,7 +1147,7 @@ def _card(view: _View, statement: Statement, verdict: Verdict) -> str:
         f'aria-label="{statement.id} {label.value}">'
         f'<span class="sx-badge">{MARKS[label]} {label.value}</span> '
         f'<b class="sx-name">{statement.id}</b>{again} {_meter(verdict.support)}'
-        f'<br><span class="sx-said">{_escaped(statement.text)}</span>{detail}</label></li>'
+        f'<br><span class="sx-said" dir="auto">{_escaped(statement.text)}</span>{detail}</label></li>'
     )
 
 # %% ../nbs/01_ledger.ipynb #view-scores
@@ -1197,7 +1197,7 @@ def _legend(view: _View) -> str:
 
 # %% ../nbs/01_ledger.ipynb #17fe6764
 def _text_section(view: _View, side: Side) -> str:
-    body = _marked(view, side) or "<i>empty</i>"
+    body = _marked(view, side) if view.ledger.text(side).strip() else "<i>empty</i>"
     where = f'class="sx-text" lang="{escape(view.ledger.language)}" dir="auto"'
     return f"<h4>{side.capitalize()}</h4><div {where}>{body}</div>"
 

@@ -107,6 +107,12 @@ def test_no_blank_line_ends_the_html_where_it_is_read_as_markdown(every_kind):
         assert Sanitised(to_html(ledger)).words
 
 
+def test_blank_texts_are_called_empty():
+    for source, summary in (("It rained.", " \n"), ("\t", "It rained."), ("", "")):
+        lines = Sanitised(to_html(SEvalEx().evaluate(source, summary))).lines
+        assert lines.count("empty") == (not source.strip()) + (not summary.strip())
+
+
 def test_nothing_is_loaded_from_elsewhere(every_kind):
     page = html_page([every_kind, every_kind])
     assert not re.search(r"(?:src=|@import|url\(|https?:)", page)
