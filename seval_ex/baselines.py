@@ -35,10 +35,12 @@ from .text import sentences, tokens
 if TYPE_CHECKING:
     import pandas as pd
 
+    from seval_ex.likelihood import LanguageModel
+
 # %% auto #0
-__all__ = ['NEEDS', 'Score', 'METRICS', 'ROUGE', 'OVERLAPS', 'RATING_SCHEMA', 'Unscored', 'Metric', 'score_key', 'ScoreStore',
-           'score_metrics', 'metric_report', 'register', 'find_metric', 'seval_metric', 'rating_mean', 'GEvalRater',
-           'geval_metrics']
+__all__ = ['NEEDS', 'Score', 'METRICS', 'ROUGE', 'OVERLAPS', 'RATING_SCHEMA', 'READINGS', 'Unscored', 'Metric', 'score_key',
+           'ScoreStore', 'score_metrics', 'metric_report', 'register', 'find_metric', 'seval_metric', 'rating_mean',
+           'GEvalRater', 'geval_metrics', 'likelihood_metrics']
 
 # %% ../nbs/22_baselines.ipynb #metric
 NEEDS = ("source", "reference", "references")
@@ -726,3 +728,67 @@ def geval_metrics(
             )
         )
     return metrics
+
+# %% ../nbs/22_baselines.ipynb #likelihood-metrics
+READINGS = {"GPTScore": "mean log-likelihood", "explained share": "explained"}
+
+
+class _Readings:
+    """Reads each pair once, for all metrics that are made of it."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self.model = model
+        self._known: dict[tuple[str, str], Mapping[str, Any]] = {}
+
+    def scores(self, frame: pd.DataFrame, column: str) -> list[Score]:
+        from seval_ex.likelihood import summary_likelihoods
+
+        pairs = list(zip(frame["source"], frame["summary"], strict=True))
+        new = frame[[pair not in self._known for pair in pairs]]
+        if len(new):
+            rows = summary_likelihoods(new, self.model, progress=False).to_dict(orient="records")
+            keys = zip(new["source"], new["summary"], strict=True)
+            self._known |= dict(zip(keys, rows, strict=True))
+        found = (self._known[pair] for pair in pairs)
+        return [
+            row[column] if row["status"] == "ok" else Unscored(f"{row['status']}: {row['reason']}")
+            for row in found
+        ]
+
+
+def likelihood_metrics(model: str | LanguageModel = "smollm2") -> list[Metric]:
+    """Make GPTScore and the explained share of a local causal language model.
+
+    Parameters
+    ----------
+    model : str or LanguageModel
+        A hub name, a folder, a GGUF file or "smollm2"; see `LanguageModel`.
+
+    Returns
+    -------
+    list of Metric
+        "GPTScore (smollm2)" and "explained share (smollm2)".
+
+    Raises
+    ------
+    InvalidInput
+        If a library or the model's file is missing.
+
+    References
+    ----------
+    Fu et al. (2023), GPTScore: Evaluate as You Desire.
+    """
+    from seval_ex.likelihood import LanguageModel
+
+    reading = LanguageModel(model) if isinstance(model, str) else model
+    readings = _Readings(reading)
+    return [
+        Metric(
+            f"{name} ({reading.name})",
+            partial(readings.scores, column=column),
+            version="1",
+            settings=reading.identity,
+            in_processes=False,
+        )
+        for name, column in READINGS.items()
+    ]

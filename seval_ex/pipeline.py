@@ -797,9 +797,13 @@ def _next(results: "SimpleQueue[Judged | BaseException]") -> Judged | BaseExcept
             continue
 
 
+def _asks_a_model(evaluator: SEvalEx) -> bool:
+    return "prompts" in evaluator._parts.manifest
+
+
 def _how_to_go_on(evaluator: "SEvalEx", done: int, total: int) -> str:
     said = f"interrupted after {done:,} of {total:,} pairs"
-    if not evaluator._parts.manifest:
+    if not _asks_a_model(evaluator):
         return f"{said}; run the same again to start anew (no model was asked)"
     store = evaluator.recordings
     if store is None:
@@ -1093,10 +1097,6 @@ def _tokens_of(text: str) -> int:
 def _prompt_tokens(evaluator: SEvalEx, step: str) -> int:
     prompt = load_prompt(step, evaluator.prompts)
     return _tokens_of(prompt.system + prompt.user)
-
-
-def _asks_a_model(evaluator: SEvalEx) -> bool:
-    return "prompts" in evaluator._parts.manifest
 
 
 def _needs(evaluator: SEvalEx, source: str, summary: str) -> tuple[int, int, int]:
