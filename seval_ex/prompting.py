@@ -94,7 +94,11 @@ class Prompt:
         return Message(role="system", content=system), Message(role="user", content=user)
 
 # %% ../nbs/04_prompting.ipynb #aa44301a
-NAMES = ("extract", "verify_text", "verify_statements")
+NAMES = (
+    *("extract", "verify_text", "verify_statements"),
+    *("hallucinate_entity_replacement", "hallucinate_incorrect_events"),
+    "hallucinate_fictitious_details",
+)
 
 
 def _file_text(name: str, folder: str | Path | None) -> str:
