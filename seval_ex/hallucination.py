@@ -33,7 +33,7 @@ from .pipeline import EngineOptions, SEvalEx, engine_name, evaluate_pairs, make_
 from .prompting import ask_json, load_prompt
 from .recordings import Model
 from .text import TextSpan, sentences, token_spans, tokens, well_formed
-from .verify import LLMVerifier
+from .verify import FIGURES, FUNCTION_WORDS, NUMBER_WORDS, LLMVerifier
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,7 @@ __all__ = ['KINDS', 'CONTROLS', 'Names', 'Rule', 'RULES', 'CONTROL_RULES', 'COLU
            'added_sentences', 'added_clauses', 'differences', 'faults', 'Corruption', 'refused', 'corrupt_by_rules',
            'synonym', 'number_word', 'hedge', 'clause_order', 'voice', 'preserve_by_rules', 'Made', 'corrupt_by_model',
            'hallucinate', 'preserve', 'original_place', 'is_edited', 'score_edited', 'auc', 'detection', 'flag_rates',
-           'paired_tests', 'card_path', 'write_hallucinations', 'data_card', 'load_hallucinations']
+           'paired_tests', 'card_path', 'check_jsonl', 'write_hallucinations', 'data_card', 'load_hallucinations']
 
 # %% ../nbs/23_hallucination.ipynb #edit
 class Edit(Record):
@@ -184,14 +184,6 @@ def word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_FUNCTION_WORDS = word_set("""
-    a about above after again against all also although am an and any are as at be because been
-    before being below between both but by can could did do does doing down during each few for
-    from further had has have having he her here hers him his how i if in into is it its itself
-    just me more most my no nor not now of off on once only or other our out over own said same she
-    should so some such than that the their them then there these they this those through to too
-    under until up very was we were what when where which while who whom why will with would you
-    your s t d ll m re ve n""")
 _TITLES = word_set("""
     mr mrs ms miss dr prof professor captain mayor judge president sir lord lady king queen
     prince princess pope senator minister officer sergeant engineer manager coach""")
@@ -265,12 +257,12 @@ def _trimmed_name(words: list[str], is_inside: bool, common: set[str]) -> tuple[
     """Drop the words at the edges that are no part of a name; say how many at the beginning."""
     dropped = 0
     while words and (
-        words[0].lower() in _TITLES | _FUNCTION_WORDS | _CALENDAR
+        words[0].lower() in _TITLES | FUNCTION_WORDS | _CALENDAR
         or len(words[0]) < 2
         or (not is_inside and words[0].lower() in common)
     ):
         dropped, words = dropped + 1, words[1:]
-    while words and words[-1].lower() in _FUNCTION_WORDS | _CALENDAR:
+    while words and words[-1].lower() in FUNCTION_WORDS | _CALENDAR:
         words = words[:-1]
     return dropped, words
 
@@ -396,8 +388,7 @@ def spacy_names(model: Any) -> Callable[[str], tuple[Entity, ...]]:
     return names
 
 # %% ../nbs/23_hallucination.ipynb #find-numbers
-_NUMBER_NAMES = "two three four five six seven eight nine ten eleven twelve"
-_NUMBER_WORDS = _NUMBER_NAMES.split()
+_NUMBER_WORDS = NUMBER_WORDS.split()
 _AMOUNT = r"\d+(?:,\d+)*(?:\.\d+)?"
 _MONTH = "|".join(month for month in _MONTHS.split())
 _LOWER_MONTH = "|".join(m for m in _MONTHS.lower().split() if m not in ("may", "march"))
@@ -448,7 +439,7 @@ def _stem(word: str) -> str:
 @lru_cache(maxsize=8192)
 def _content(text: str) -> tuple[str, ...]:
     """List the stems of a text's content words."""
-    return tuple(_stem(word) for word in tokens(text) if word not in _FUNCTION_WORDS)
+    return tuple(_stem(word) for word in tokens(text) if word not in FUNCTION_WORDS)
 
 
 class Facts:
@@ -538,9 +529,7 @@ def _lower_first(text: str, facts: Facts, is_lower: bool) -> str:
     first = re.match(r"\w+", text)
     if first is None or first.group() == "I":
         return text
-    is_known = (
-        first.group().lower() in _FUNCTION_WORDS or first.group().lower() in facts.lower_words
-    )
+    is_known = first.group().lower() in FUNCTION_WORDS or first.group().lower() in facts.lower_words
     return text[0].lower() + text[1:] if is_known or is_lower else text
 
 
@@ -1224,7 +1213,7 @@ def _is_english(text: str) -> bool:
         and sum(len(w) == 1 for w in words) > len(words) / 2
     ):
         return False
-    return len(words) < 12 or sum(word in _FUNCTION_WORDS for word in words) >= 0.2 * len(words)
+    return len(words) < 12 or sum(word in FUNCTION_WORDS for word in words) >= 0.2 * len(words)
 
 
 def refused(source: Any, summary: Any) -> Corruption | None:
@@ -1283,8 +1272,7 @@ _SYNONYM_PAIRS = """began:started started:began bought:purchased purchased:bough
     closed:shut whole:entire entire:whole terrible:awful rich:wealthy wealthy:rich buy:purchase
     sofa:couch previously:earlier"""
 _SYNONYMS = dict(pair.split(":") for pair in _SYNONYM_PAIRS.split())
-_UNITS = {word: str(number) for number, word in enumerate(_NUMBER_WORDS, start=2)}
-_DIGITS = {figure: word for word, figure in _UNITS.items()}
+_DIGITS = {figure: word for word, figure in FIGURES.items()}
 _PASSIVE = """beat defeat accuse attack kill shoot arrest sue blame criticise criticize praise hit
     replace support reject hire appoint rescue save welcome capture release condemn injure sign
     overtake eliminate follow inspire visit"""
@@ -1303,7 +1291,7 @@ def synonym(task: Task) -> Iterator[list[Replacement]]:
 def number_word(task: Task) -> Iterator[list[Replacement]]:
     """Offer a small number written the other way, in figures or as a word."""
     for number in find_numbers(task.summary):
-        new = _UNITS.get(number.text) if number.sort == "number word" else _DIGITS.get(number.text)
+        new = FIGURES.get(number.text) if number.sort == "number word" else _DIGITS.get(number.text)
         before, after = task.summary[: number.start][-4:], task.summary[number.end :][:2]
         is_plain = not re.search(r"[-–%:/#.]|no", f"{before}{after.rstrip(' .')}", re.IGNORECASE)
         if new and is_plain and not _begins(task.summary, number.start):
@@ -1966,20 +1954,21 @@ def _mixed(differences: np.ndarray, documents: Sequence[Any]) -> dict[str, Any]:
     nothing = dict.fromkeys(names)
     if len(set(map(str, documents))) < 2 or np.ptp(differences) == 0:
         return {**nothing, "mixed_status": "not defined"}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what they say is in the status below
         try:
             fitted = MixedLM(
                 differences, np.ones((len(differences), 1)), groups=list(map(str, documents))
             ).fit(reml=True)
         except (np.linalg.LinAlgError, ValueError) as error:
             return {**nothing, "mixed_status": f"not fitted: {error}"}
-    on_edge = any("boundary" in str(each.message) for each in caught)
     status = "ok" if fitted.converged else "not converged"
+    if fitted.converged and fitted.cov_re[0][0] < 1e-6 * fitted.scale:
+        status = "ok, no variance between documents"
     values = (fitted.fe_params[0], fitted.bse_fe[0], fitted.pvalues[0], fitted.cov_re[0][0])
     return {
         **dict(zip(names, map(float, values), strict=True)),
-        "mixed_status": "ok, no variance between documents" if on_edge else status,
+        "mixed_status": status,
     }
 
 
@@ -2113,6 +2102,13 @@ def card_path(path: str | os.PathLike[str]) -> Path:
     return Path(path).with_suffix(".card.md")
 
 
+def check_jsonl(path: str | os.PathLike[str]) -> Path:
+    """Refuse a name that does not end in .jsonl, before any work is done."""
+    if Path(path).suffix != ".jsonl":
+        raise InvalidInput(f"{str(path)!r}: edited summaries are written as .jsonl; rename it")
+    return Path(path)
+
+
 def write_hallucinations(frame: pd.DataFrame, path: str | os.PathLike[str]) -> list[Path]:
     """Write corrupted summaries as JSON Lines, with a data card beside them.
 
@@ -2133,9 +2129,7 @@ def write_hallucinations(frame: pd.DataFrame, path: str | os.PathLike[str]) -> l
     InvalidInput
         If the ending is another, or the folder is missing.
     """
-    place = Path(path)
-    if place.suffix != ".jsonl":
-        raise InvalidInput(f"{str(path)!r}: corrupted summaries are written as .jsonl")
+    place = check_jsonl(path)
     records = frame.to_dict("records")
     lines = [json.dumps(_plain(record), ensure_ascii=False) for record in records]
     with replacing(place) as file:
