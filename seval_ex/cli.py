@@ -525,12 +525,12 @@ def hallucinate(
     frame = read_table(pairs, source=source_column, summary=summary_column, typed=False)
     names = hallucination.spacy_names(spacy) if spacy else None
     if controls:
-        kinds = kind or hallucination.CONTROLS
+        kinds = kind or list(hallucination.CONTROLS)
         result = hallucination.preserve(frame, kinds, seed, names=names)
     else:
         settings = {name: _value(text) for name, text in map(_pair, llm or [])}
         options: dict[str, Any] = {"recordings": recordings, "llm": settings, "workers": workers}
-        kinds = kind or hallucination.KINDS
+        kinds = kind or list(hallucination.KINDS)
         result = hallucination.hallucinate(frame, kinds, engine, seed, names=names, **options)
     _report_made(result, hallucination.write_hallucinations(result, made))
 

@@ -1249,10 +1249,11 @@ def corrupt_by_rules(kind: str, task: Task) -> Corruption:
     task : Task
         The texts, where to draw from, and the random numbers.
     """
-    if not _is_english(task.source) or not _is_english(task.summary):
+    if not _is_english(f"{task.summary} {task.source}"):
         return Corruption(Outcome.UNSUPPORTED_LANGUAGE, "the rules are made for English")
     rules = list(RULES[kind])
     task.draw.shuffle(rules)
+    rules.sort(key=lambda rule: rule not in (roles, outcomes))
     for rule in rules:
         for made in rule(task):
             corrupted, edits = apply_edits(task.summary, made)
@@ -1367,7 +1368,7 @@ CONTROL_RULES: dict[str, Rule] = {
 
 def preserve_by_rules(kind: str, task: Task) -> Corruption:
     """Change a summary's words and not its meaning."""
-    if not _is_english(task.source) or not _is_english(task.summary):
+    if not _is_english(f"{task.summary} {task.source}"):
         return Corruption(Outcome.UNSUPPORTED_LANGUAGE, "the rules are made for English")
     for made in CONTROL_RULES[kind](task):
         corrupted, edits = apply_edits(task.summary, made)

@@ -37,9 +37,10 @@ from seval_ex.hallucination import (
     write_hallucinations,
 )
 from seval_ex.ledger import InvalidInput, SEvalError
-from seval_ex.llm import Scripted, Unreachable
+from seval_ex.llm import Scripted, ServerUnavailable
 from seval_ex.pipeline import SEvalEx
 from seval_ex.recordings import Recordings
+from seval_ex.tables import published, run_table
 from seval_ex.text import sentences, tokens
 
 SOURCE = (
@@ -72,11 +73,17 @@ words = st.sampled_from(
         ".",
     ]
 )
-texts = st.one_of(st.lists(words, max_size=40).map(" ".join), st.text(max_size=80))
+whole = [span.text for text in (SOURCE, SUMMARY, OTHER) for span in sentences(text)]
+texts = st.one_of(
+    st.lists(st.sampled_from(whole), max_size=6).map(" ".join),
+    st.lists(words, max_size=40).map(" ".join),
+    st.text(max_size=80),
+)
 
 
 def made(source, summary, kind, **options):
-    frame = pd.DataFrame({"source": [source, OTHER], "summary": [summary, OTHER[:44]]})
+    rows = {"source": [source, OTHER], "summary": [summary, OTHER[:44]]}
+    frame = pd.DataFrame(rows, dtype=object)
     return hallucinate(frame, kind, **options).iloc[0]
 
 
@@ -137,7 +144,10 @@ def test_places_lead_back_to_the_original(text, cuts):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_lower_case_and_spaced_punctuation_stay(kind):
-    lowered = "On sunday lorne beat ansel . Ida brandt wept after the last goal . Otto lund missed two chances ."
+    lowered = (
+        "On sunday lorne beat ansel . Ida brandt wept after the last goal . "
+        "Otto lund missed two chances ."
+    )
     for seed in range(12):
         row = made(SOURCE, lowered, kind, seed=seed)
         assert row["status"] == "ok", row["reason"]
@@ -152,7 +162,10 @@ def test_lower_case_and_spaced_punctuation_stay(kind):
 
 
 def test_what_is_true_of_both_is_not_swapped():
-    source = "Henderson and goalkeeper Simon Mignolet both played their 47th game. Jordan Henderson cheered."
+    source = (
+        "Henderson and goalkeeper Simon Mignolet both played their 47th game. "
+        "Jordan Henderson cheered."
+    )
     for seed in range(20):
         row = made(source, "Henderson played his 47th game.", "entity_replacement", seed=seed)
         if row["status"] == "ok":
@@ -203,12 +216,12 @@ def test_odd_input_gives_a_named_status(name):
 
 
 def test_ten_thousand_words():
-    long = " ".join([SOURCE, OTHER] * 110)
+    long = " ".join([SOURCE, OTHER] * 125)
     assert len(tokens(long)) > 10_000
     start = time.perf_counter()
     for kind in KINDS:
         row = made(long, long, kind)
-        assert row["status"] in ("ok", "no_candidate") and row["reason"] == "" or row["reason"]
+        assert row["status"] == "ok", row["reason"]
     assert time.perf_counter() - start < 60
 
 
@@ -291,7 +304,7 @@ def test_paired_tests_find_a_fall_and_no_fall():
     count = 240
     before = draw.uniform(0.6, 1, count)
     frame = pd.DataFrame(
-        {"id": np.arange(count) % 20, "kind": np.where(np.arange(count) % 2, "x", "y")}
+        {"id": np.arange(count) // 2 % 20, "kind": np.where(np.arange(count) % 2, "x", "y")}
     )
     document = draw.normal(scale=0.05, size=20)[frame["id"]]
     fall = np.where(frame["kind"] == "x", 0.2, 0) + document + draw.normal(scale=0.05, size=count)
@@ -339,7 +352,7 @@ def test_a_round_trip_keeps_everything(tmp_path):
 
 
 def test_a_touched_file_is_refused(tmp_path):
-    frame = hallucinate(pd.DataFrame({"source": [SOURCE], "summary": [SUMMARY]}), KINDS[0])
+    frame = hallucinate(pd.DataFrame({"source": [SOURCE], "summary": [SUMMARY]}), KINDS[1])
     data, _ = write_hallucinations(frame, tmp_path / "made.jsonl")
     record = json.loads(data.read_text("utf-8"))
     for change in (
@@ -401,7 +414,12 @@ def test_a_model_mends_its_answer_and_spaces_are_forgiven():
 
 
 @pytest.mark.parametrize(
-    "answers", [["no", "never"], ['{"text": "a"}'] * 2, [Unreachable("gone"), Unreachable("gone")]]
+    "answers",
+    [
+        ["no", "never"],
+        ['{"text": "a"}'] * 2,
+        [ServerUnavailable("gone"), ServerUnavailable("gone")],
+    ],
 )
 def test_what_a_model_cannot_do_is_a_status(answers):
     row, _ = by_model("incorrect_events", *answers)
@@ -466,6 +484,31 @@ def test_names_and_numbers():
         "2-0": "score",
         "£3.5m": "money",
     }
+
+
+# The figure
+
+
+def test_the_figure_runs_on_the_sample(tmp_path):
+    name = "figure3_hallucination_ttests"
+    given = {"data": "sample", "limit": 12, "resamples": 20, "seed": 1}
+    run = run_table(name, given, out=tmp_path, progress=False)
+    results = pd.read_csv(tmp_path / name / f"{name}.csv")
+    assert len(run.outputs) == 2 and set(results["part"]) >= {"figure3", "detection", "flag rates"}
+    text = run.notebook.read_text("utf-8")
+    assert "NOT SummEval" in text and "Little can be concluded here" in text
+    assert "published original" not in "".join(
+        "".join(output.get("data", {}).get("text/plain", []))
+        for cell in json.loads(text)["cells"]
+        for output in cell.get("outputs", [])
+    )
+
+
+def test_published_means_are_the_papers():
+    papers = published("figure3").pivot(index="kind", columns="when", values="value")
+    assert papers["original"].reindex(KINDS).tolist() == [0.964, 0.970, 0.973]
+    assert papers["corrupted"].reindex(KINDS).tolist() == [0.529, 0.328, 0.750]
+    assert round(papers["original"]["incorrect_events"] - 0.328, 3) == 0.642
 
 
 # The command
