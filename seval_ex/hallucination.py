@@ -1213,7 +1213,7 @@ def _is_english(text: str) -> bool:
         and sum(len(w) == 1 for w in words) > len(words) / 2
     ):
         return False
-    return len(words) < 12 or sum(word in FUNCTION_WORDS for word in words) >= 0.2 * len(words)
+    return len(words) < 12 or sum(word in FUNCTION_WORDS for word in words) >= 0.12 * len(words)
 
 
 def refused(source: Any, summary: Any) -> Corruption | None:
@@ -1953,14 +1953,16 @@ def _mixed(differences: np.ndarray, documents: Sequence[Any]) -> dict[str, Any]:
 
     names = ("mixed_mean", "mixed_se", "mixed_p", "document_variance")
     nothing = dict.fromkeys(names)
-    if len(set(map(str, documents))) < 2 or np.ptp(differences) == 0:
+    labels = list(map(str, documents))
+    if len(set(labels)) < 2 or np.ptp(differences) == 0:
         return {**nothing, "mixed_status": "not defined"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what they say is in the status below
         try:
-            fitted = MixedLM(
-                differences, np.ones((len(differences), 1)), groups=list(map(str, documents))
-            ).fit(reml=True)
+            model = MixedLM(differences, np.ones((len(differences), 1)), groups=labels)
+            fitted = model.fit(reml=True)
+            if not fitted.converged:
+                fitted = model.fit(reml=True, method=["powell", "nm"])
         except (np.linalg.LinAlgError, ValueError) as error:
             return {**nothing, "mixed_status": f"not fitted: {error}"}
     status = "ok" if fitted.converged else "not converged"
