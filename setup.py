@@ -1,6 +1,7 @@
 """Build the package: every field comes from settings.ini."""
 
 import shlex
+import sys
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -25,6 +26,10 @@ data_packages = {
     f"{library}.data": "data",
     f"{library}.tables_nbs": "nbs/tables",
 }
+# The tools are importable where the project is installed in place (nbdev calls one of them), and in
+# no package.
+if "editable_wheel" in sys.argv:
+    data_packages[f"{library}_tools"] = "tools"
 extras = {key.removeprefix("extra_"): listed(key) for key in settings if key.startswith("extra_")}
 every_extra = {requirement for extra in extras.values() for requirement in extra}
 extras["dev"] = sorted({*listed("dev_requirements"), *every_extra})

@@ -318,8 +318,8 @@ def risk(ar: float | None) -> Risk | None:
     """
     if ar is None:
         return None
-    if not ar >= 0:
-        raise InvalidInput(f"ar={ar}: an abstraction ratio is 0 or above")
+    if isinstance(ar, str) or not ar >= 0:
+        raise InvalidInput(f"ar={ar!r}: an abstraction ratio is 0 or above")
     if ar < 0.8:
         return "extractive"
     if ar <= 1.2:
@@ -555,9 +555,13 @@ def _measures(
 # %% ../nbs/10_abstractiveness.ipynb #dfe7f43a
 def _texts(frame: "pd.DataFrame", column: str) -> _Texts:
     """Read a column of texts in which some may be missing."""
+    if not hasattr(frame, "columns"):
+        raise InvalidInput(f"the table is a {type(frame).__name__}: pass a pandas DataFrame")
     if column not in frame.columns:
         there = ", ".join(repr(each) for each in frame.columns)
-        raise InvalidInput(f"no column {column!r}; the table has: {there}")
+        said = f"no column {column!r}; the table has: {there}"
+        advice = "name yours with reference=…, or pass reference=None to do without"
+        raise InvalidInput(f"{said}; {advice}" if column == "reference" else said)
     missing = frame[column].isna().to_numpy(dtype=bool)
     values = frame[column].tolist()
     for row, value in enumerate(values):
@@ -1210,10 +1214,10 @@ def _scored_batches(
     file: Any, rows: int, options: Mapping[str, Any], progress: bool
 ) -> Iterator[Any]:
     """Score the file's batches, as Arrow tables of one schema."""
-    from tqdm.auto import tqdm
+    from seval_ex.pipeline import Progress
 
     pyarrow, schema = _arrow(), None
-    with tqdm(total=file.metadata.num_rows, unit="pair", disable=not progress) as bar:
+    with Progress(file.metadata.num_rows, "row", progress) as shown:
         for batch in file.iter_batches(batch_size=rows):
             frame = batch.to_pandas()
             new = score_frame(frame, **options).iloc[:, frame.shape[1] :]
@@ -1224,7 +1228,7 @@ def _scored_batches(
                 table = table.append_column(name, pyarrow.array(new[name], type=kind))
             schema = schema or table.schema
             yield table.cast(schema)
-            bar.update(len(frame))
+            shown.advance(len(frame))
 
 # %% ../nbs/10_abstractiveness.ipynb #f8627b29
 def score_parquet(
@@ -1244,7 +1248,7 @@ def score_parquet(
     rows : int, default 8192
         Rows held in memory at once.
     progress : bool, default False
-        Show a bar.
+        Show a bar, or in a log a line every half minute.
     **options
         Passed to `score_frame`.
 
@@ -1259,6 +1263,8 @@ def score_parquet(
         If pyarrow is missing, or the input is no Parquet or has no rows.
     """
     pyarrow = _arrow()
+    if not Path(path).is_file():
+        raise SEvalError(f"{path}: there is no such file; check the path")
     target = Path(out).resolve()
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     written = 0

@@ -7,11 +7,12 @@ Docs: https://example.github.io/seval_ex/correlation.html.md"""
 # %% ../nbs/21_correlation.ipynb #b314098a
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['LEVELS', 'COEFFICIENTS', 'BLOCK', 'MOST_RESAMPLES', 'document_coefficients', 'agreement', 'compare']
+__all__ = ['LEVELS', 'COEFFICIENTS', 'SILENT', 'BLOCK', 'MOST_RESAMPLES', 'TESTS', 'document_coefficients', 'agreement',
+           'WilliamsTest', 'williams', 'compare', 'holm', 'compare_many', 'ceiling']
 
 # %% ../nbs/21_correlation.ipynb #ab271734
 LEVELS = ("summary", "pooled", "system")
 COEFFICIENTS = ("spearman", "kendall", "pearson")
+SILENT = ("skip", "zero")
 
 
 def _names(given: str | Sequence[str], what: str) -> list[str]:
@@ -94,17 +97,24 @@ class _Study:
     documents: list[Any]
     system: np.ndarray
     systems: list[Any]
+    silent: str = "skip"
 
     @classmethod
     def read(
-        cls, frame: pd.DataFrame, columns: Sequence[str], document: str, system: str | None = None
+        cls,
+        frame: pd.DataFrame,
+        columns: Sequence[str],
+        document: str,
+        system: str | None = None,
+        silent: str = "skip",
     ) -> _Study:
         if not len(frame):
             raise InvalidInput("the frame is empty")
         numbers = {name: _numbers(frame, name) for name in columns}
         codes, documents = _codes(frame, document)
         if system is None:
-            return cls(numbers, codes, documents, np.zeros(len(frame), dtype=int), [])
+            nobody = np.zeros(len(frame), dtype=int)
+            return cls(numbers, codes, documents, nobody, [], silent)
         system_codes, systems = _codes(frame, system)
         pairs, counts = np.unique(codes * len(systems) + system_codes, return_counts=True)
         if counts.max() > 1:
@@ -113,7 +123,7 @@ class _Study:
                 f"document {documents[row]!r} has system {systems[column]!r} {counts.max()} times; "
                 "at system level each document may have a system once"
             )
-        return cls(numbers, codes, documents, system_codes, systems)
+        return cls(numbers, codes, documents, system_codes, systems, silent)
 
 # %% ../nbs/21_correlation.ipynb #00c715ae
 def _coefficient(first: np.ndarray, second: np.ndarray, name: str) -> float:
@@ -133,13 +143,18 @@ def _coefficient(first: np.ndarray, second: np.ndarray, name: str) -> float:
 def _by_document(
     study: _Study, first: np.ndarray, second: np.ndarray, coefficient: str
 ) -> np.ndarray:
-    """One coefficient a document, over its pairs with both numbers."""
+    """One coefficient a document, over its pairs with both numbers; `first` is the metric."""
     both = ~(np.isnan(first) | np.isnan(second))
     rows = np.flatnonzero(both)
     rows = rows[np.argsort(study.document[rows], kind="stable")]
     edges = np.searchsorted(study.document[rows], np.arange(len(study.documents) + 1))
     parts = [rows[start:stop] for start, stop in pairwise(edges)]
-    return np.array([_coefficient(first[part], second[part], coefficient) for part in parts])
+    values = [_coefficient(first[part], second[part], coefficient) for part in parts]
+    if study.silent == "zero":
+        rated = [len(part) > 1 and (second[part] != second[part][0]).any() for part in parts]
+        both = zip(values, rated, strict=True)
+        values = [0.0 if np.isnan(value) and ranks else value for value, ranks in both]
+    return np.array(values)
 
 # %% ../nbs/21_correlation.ipynb #671089ec
 def document_coefficients(
@@ -148,6 +163,7 @@ def document_coefficients(
     rating: str,
     *,
     coefficient: str = "spearman",
+    silent: str = "skip",
     document: str = "id",
 ) -> pd.Series:
     """Correlate a metric with a rating within each document.
@@ -160,6 +176,9 @@ def document_coefficients(
         Names of two numeric columns, with gaps or without, and of the documents' column.
     coefficient
         ``"spearman"``, ``"kendall"`` (tau-b) or ``"pearson"``.
+    silent
+        What a document counts on which the metric gives all summaries the same score while people
+        do not: ``"skip"`` leaves it undefined, ``"zero"`` counts it as no agreement.
 
     Returns
     -------
@@ -182,7 +201,8 @@ def document_coefficients(
     import pandas as pd
 
     (name,) = _known([coefficient], COEFFICIENTS, "coefficient")
-    study = _Study.read(frame, [metric, rating], document)
+    (silent,) = _known([silent], SILENT, "way with a silent metric")
+    study = _Study.read(frame, [metric, rating], document, silent=silent)
     values = _by_document(study, study.numbers[metric], study.numbers[rating], name)
     index = pd.Index(study.documents, name=document)
     return pd.Series(values, index=index, name=name).astype("Float64")
@@ -432,6 +452,7 @@ def agreement(
     *,
     level: str | Sequence[str] = "summary",
     coefficient: str | Sequence[str] = "spearman",
+    silent: str = "skip",
     document: str = "id",
     system: str = "system",
     resamples: int = 1000,
@@ -451,6 +472,9 @@ def agreement(
         runs over all pairs, ``"system"`` over the systems' means on documents with both numbers.
     coefficient
         From `COEFFICIENTS`: ``"spearman"``, ``"kendall"`` (tau-b), ``"pearson"``.
+    silent
+        At summary level, what a document counts on which the metric is constant and people are not:
+        ``"skip"`` or ``"zero"``, as in `document_coefficients`.
     document, system
         Names of the columns with the labels; `system` is read at system level only.
     resamples, confidence, seed
@@ -488,7 +512,8 @@ def agreement(
     coefficients = _known(coefficient, COEFFICIENTS, "coefficient")
     metrics, ratings = _names(metrics, "metric"), _names(ratings, "rating")
     named = system if "system" in levels else None
-    study = _Study.read(frame, [*metrics, *ratings], document, named)
+    (silent,) = _known([silent], SILENT, "way with a silent metric")
+    study = _Study.read(frame, [*metrics, *ratings], document, named, silent)
     weights = _draws(study, int(resamples), np.random.default_rng(seed))
     rows = product(levels, coefficients, metrics, ratings)
     return _tidy([_row(study, names, weights, confidence) for names in rows])
@@ -542,6 +567,98 @@ def _difference(
     values = {"value": one.value, "other_value": two.value, "difference": one.value - two.value}
     return values | {"low": low, "high": high, "p_value": p_value, "test": test}
 
+# %% ../nbs/21_correlation.ipynb #williams
+TESTS = ("resampling", "williams")
+
+
+class WilliamsTest(NamedTuple):
+    """Statistic, degrees of freedom and two-sided p-value of Williams' test."""
+
+    statistic: float
+    degrees: int
+    p_value: float
+
+
+def williams(first: float, second: float, between: float, n: int) -> WilliamsTest:
+    """Test whether two dependent correlations with the same third variable differ.
+
+    Parameters
+    ----------
+    first, second
+        Correlation of each metric with the rating, in [-1, 1].
+    between
+        Correlation of the two metrics with each other.
+    n
+        Points behind all three; 4 at least.
+
+    Raises
+    ------
+    InvalidInput
+        For a correlation outside [-1, 1] or fewer than 4 points.
+
+    Examples
+    --------
+    >>> round(williams(0.6, 0.4, 0.5, 100).p_value, 4)
+    0.0161
+
+    References
+    ----------
+    Williams (1959), The Comparison of Regression Variables, JRSS B 21; in the form of Steiger
+    (1980), Tests for Comparing Elements of a Correlation Matrix, eq. 7; for metrics, Graham and
+    Baldwin (2014), Testing for Significance of Increased Correlation with Human Judgment, EMNLP.
+    """
+    from scipy import stats
+
+    if not all(-1 <= each <= 1 for each in (first, second, between)):
+        raise InvalidInput("a correlation lies from -1 to 1")
+    if n < 4:
+        raise InvalidInput(f"n={n}: Williams' test needs 4 points at least")
+    determinant = 1 - first**2 - second**2 - between**2 + 2 * first * second * between
+    mean = (first + second) / 2
+    spread = 2 * max(determinant, 0.0) * (n - 1) / (n - 3) + mean**2 * (1 - between) ** 3
+    difference = (first - second) * math.sqrt((n - 1) * (1 + between))
+    if difference == 0:
+        return WilliamsTest(0.0, n - 3, 1.0)
+    if spread == 0:
+        return WilliamsTest(math.copysign(math.inf, difference), n - 3, 0.0)
+    statistic = difference / math.sqrt(spread)
+    return WilliamsTest(statistic, n - 3, float(2 * stats.t.sf(abs(statistic), n - 3)))
+
+# %% ../nbs/21_correlation.ipynb #williams-row
+def _check_test(test: str, level: str, coefficient: str) -> None:
+    (test,) = _known([test], TESTS, "test")
+    if test == "williams" and (level == "summary" or coefficient == "kendall"):
+        raise InvalidInput(
+            "Williams' test needs one Pearson or Spearman correlation over all points: pass "
+            "level='pooled' or 'system', coefficient='spearman' or 'pearson', or "
+            "test='resampling'"
+        )
+
+
+def _points(study: _Study, level: str, names: Sequence[str]) -> list[np.ndarray]:
+    """Return the points over which the columns correlate at pooled or system level."""
+    columns = [study.numbers[name] for name in names]
+    complete = ~np.isnan(columns).any(axis=0)
+    if level == "pooled":
+        return [each[complete] for each in columns]
+    whole = np.ones((1, len(study.documents)))
+    masked = [np.where(complete, each, np.nan) for each in columns]
+    means = [_system_means(study, each, whole)[0] for each in masked]
+    return [each[~np.isnan(each)] for each in means]
+
+
+def _williams_row(
+    study: _Study, level: str, coefficient: str, names: Sequence[str]
+) -> dict[str, Any]:
+    metric, other, rating = _points(study, level, names)
+    pairs = ((metric, rating), (other, rating), (metric, other))
+    found = [_coefficient(*pair, coefficient) for pair in pairs]
+    if len(metric) < 4 or np.isnan(found).any():
+        return {"p_value": None, "test": None}
+    first, second, between = (min(1.0, max(-1.0, each)) for each in found)
+    p_value = williams(first, second, between, len(metric)).p_value
+    return {"p_value": p_value, "test": "williams"}
+
 # %% ../nbs/21_correlation.ipynb #f743ce92
 def compare(
     frame: pd.DataFrame,
@@ -551,8 +668,10 @@ def compare(
     *,
     level: str = "summary",
     coefficient: str = "spearman",
+    silent: str = "skip",
     document: str = "id",
     system: str = "system",
+    test: str = "resampling",
     resamples: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
@@ -565,10 +684,13 @@ def compare(
         One row per summary.
     metric, other, rating
         Names of numeric columns; only rows with all three numbers are used.
-    level, coefficient
-        One of `LEVELS` and one of `COEFFICIENTS`, as in `agreement`.
+    level, coefficient, silent
+        One of `LEVELS`, one of `COEFFICIENTS` and one of `SILENT`, as in `agreement`.
     document, system
         Names of the columns with the labels; `system` is read at system level only.
+    test
+        ``"resampling"``, or ``"williams"``: Williams' test, at pooled or system level, for
+        Spearman or Pearson.
     resamples, confidence, seed
         Resamples of the bootstrap and of the test (0: neither), the share of resamples inside the
         interval (between 0 and 1), and the seed.
@@ -578,13 +700,13 @@ def compare(
     pandas.DataFrame
         One row: `value` of `metric`, `other_value`, their `difference` with `low` and `high`, the
         two-sided `p_value` and its `test` (``"sign_flip"`` over documents at summary level,
-        ``"bootstrap"`` at the others), and the counts and `status` of `agreement`; `unscored` are
-        the pairs that lack either score.
+        ``"bootstrap"`` at the others, or ``"williams"``), and the counts and `status` of
+        `agreement`; `unscored` are the pairs that lack either score.
 
     Raises
     ------
     InvalidInput
-        As `agreement`.
+        As `agreement`; also for a test that does not exist at the level.
 
     Examples
     --------
@@ -602,13 +724,216 @@ def compare(
     _options(resamples, confidence, seed)
     (level,) = _known([level], LEVELS, "level")
     (coefficient,) = _known([coefficient], COEFFICIENTS, "coefficient")
+    _check_test(test, level, coefficient)
     names, generator = (metric, other, rating), np.random.default_rng(seed)
-    study = _Study.read(frame, names, document, system if level == "system" else None)
+    (silent,) = _known([silent], SILENT, "way with a silent metric")
+    study = _Study.read(frame, names, document, system if level == "system" else None, silent)
     weights = _draws(study, int(resamples), generator)
     one, two, differences = _paired(study, level, coefficient, names, weights)
     missing = [np.isnan(study.numbers[name]) for name in names]
     row: dict[str, Any] = {"level": level, "coefficient": coefficient}
     row |= {"metric": metric, "other": other, "rating": rating}
     row |= _difference(one, two, differences, confidence, generator) | one.counts()
+    if test == "williams":
+        row |= _williams_row(study, level, coefficient, names)
     row |= {"unscored": int((missing[0] | missing[1]).sum()), "unrated": int(missing[2].sum())}
     return _tidy([row | {"status": one.status if one.status != "ok" else two.status}])
+
+# %% ../nbs/21_correlation.ipynb #holm
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Correct p-values for having looked at all of them; missing ones stay missing.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, None, 0.03])
+    [0.03, 0.06, None, 0.06]
+
+    References
+    ----------
+    Holm (1979), A Simple Sequentially Rejective Multiple Test Procedure, Scandinavian Journal of
+    Statistics 6.
+    """
+    corrected: list[float | None] = [None] * len(p_values)
+    known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    least = 0.0
+    for rank, (p_value, place) in enumerate(known):
+        least = max(least, min(1.0, p_value * (len(known) - rank)))
+        corrected[place] = least
+    return corrected
+
+
+def compare_many(
+    frame: pd.DataFrame,
+    metrics: Sequence[str],
+    rating: str,
+    *,
+    against: str | None = None,
+    **options: Any,
+) -> pd.DataFrame:
+    """Compare each metric with one, or all with each other, with Holm's correction.
+
+    Parameters
+    ----------
+    frame, rating
+        As in `compare`.
+    metrics
+        Names of numeric columns.
+    against
+        The metric that all others are compared with; None compares every two.
+    **options
+        The other parameters of `compare`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The rows of `compare`, with the column `p_holm`: p-values corrected for the number of rows
+        that have one.
+
+    Raises
+    ------
+    InvalidInput
+        As `compare`; also where there are fewer than two metrics.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"id": list("aaabbb"), "rating": [1, 2, 3, 1, 2, 3]})
+    >>> frame = frame.assign(good=[1, 2, 3, 4, 5, 6], bad=[3, 1, 2, 1, 3, 2])
+    >>> compare_many(frame, ["good", "bad"], "rating")["p_holm"].notna().tolist()
+    [True]
+    """
+    import pandas as pd
+
+    names = list(dict.fromkeys(_names(metrics, "metric")))
+    if against is None:
+        couples = list(combinations(names, 2))
+    else:
+        couples = [(name, against) for name in names if name != against]
+    if not couples:
+        raise InvalidInput("name at least two metrics to compare")
+    rows = [compare(frame, first, second, rating, **options) for first, second in couples]
+    table = pd.concat(rows, ignore_index=True)
+    p_values = [None if pd.isna(each) else float(each) for each in table["p_value"]]
+    corrected = pd.Series(holm(p_values), dtype="Float64")
+    table.insert(list(table.columns).index("p_value") + 1, "p_holm", corrected)
+    return table
+
+# %% ../nbs/21_correlation.ipynb #ceiling
+def _by_annotator(
+    annotations: pd.DataFrame, rating: str, document: str, system: str, annotator: str
+) -> pd.DataFrame:
+    """One row a summary, one column an annotator, in units of the rating."""
+    for name in (document, system, annotator, rating):
+        _column(annotations, name)
+    keys = [document, system, annotator]
+    if annotations.duplicated(keys).any():
+        raise InvalidInput("an annotator rated a summary twice; keep one rating of each")
+    numbers = annotations[keys].assign(number=_numbers(annotations, rating))
+    wide = numbers.pivot(index=[document, system], columns=annotator, values="number")
+    if wide.shape[1] < 2:
+        raise InvalidInput("one annotator has nobody to agree with; give two at least")
+    return wide
+
+
+def _alpha(wide: pd.DataFrame) -> float | None:
+    """Krippendorff's ordinal alpha; None where everybody always says the same."""
+    try:
+        import krippendorff
+    except ImportError as error:
+        raise InvalidInput(
+            "alpha needs the package krippendorff: pip install 'seval_ex[metrics]'"
+        ) from error
+    values = wide.to_numpy(dtype=float).T
+    if len(np.unique(values[~np.isnan(values)])) < 2:
+        return None
+    return float(krippendorff.alpha(values, level_of_measurement="ordinal"))
+
+
+def ceiling(
+    annotations: pd.DataFrame,
+    ratings: str | Sequence[str],
+    *,
+    level: str = "summary",
+    coefficient: str = "spearman",
+    document: str = "id",
+    system: str = "system",
+    annotator: str = "annotator",
+    resamples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Measure how well one annotator agrees with the mean of the others.
+
+    Parameters
+    ----------
+    annotations
+        One row per annotator and summary.
+    ratings
+        Names of numeric columns.
+    level, coefficient, resamples, confidence, seed
+        As in `agreement`.
+    document, system, annotator
+        Names of the columns with the labels.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per rating: `value`, the coefficient averaged over the annotators, with `low` and
+        `high` from resampled documents; the lowest and highest annotator as `least` and `most`;
+        `annotators`, `n` summaries, `documents`; and `alpha`, Krippendorff's for ordered ratings.
+
+    Raises
+    ------
+    InvalidInput
+        As `agreement`; also for fewer than two annotators or a summary rated twice by one.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"id": ["a"] * 6, "system": list("xyzxyz")})
+    >>> frame = frame.assign(annotator=[0, 0, 0, 1, 1, 1], consistency=[1, 2, 3, 1, 3, 2])
+    >>> float(ceiling(frame, "consistency", resamples=0)["value"].item())
+    0.5
+
+    References
+    ----------
+    Krippendorff (2011), Computing Krippendorff's Alpha-Reliability.
+    """
+    _options(resamples, confidence, seed)
+    (level,) = _known([level], LEVELS, "level")
+    (coefficient,) = _known([coefficient], COEFFICIENTS, "coefficient")
+    labels = (document, system, annotator)
+    rows = []
+    for rating in _names(ratings, "rating"):
+        wide = _by_annotator(annotations, rating, *labels)
+        found = [
+            _one_against_rest(wide, person, level, coefficient, int(resamples), seed)
+            for person in wide.columns
+        ]
+        values = np.array([each.value for each in found])
+        replicates = np.mean([each.replicates for each in found], axis=0)
+        low, high = _interval(replicates, min(each.documents for each in found), confidence)
+        row: dict[str, Any] = {"level": level, "coefficient": coefficient, "rating": rating}
+        row |= {"value": values.mean(), "low": low, "high": high}
+        row |= {"least": values.min(), "most": values.max(), "alpha": _alpha(wide)}
+        row |= {"annotators": wide.shape[1], "n": min(each.pairs for each in found)}
+        rows.append(row | {"documents": min(each.documents for each in found)})
+    return _tidy(rows).astype({"annotators": "Int64"})
+
+
+def _one_against_rest(
+    wide: pd.DataFrame, person: Any, level: str, coefficient: str, resamples: int, seed: int
+) -> _Estimate:
+    """Take one annotator for a metric and the mean of the others for the rating."""
+    import pandas as pd
+
+    rest = wide.drop(columns=[person]).mean(axis=1)
+    documents, systems = (wide.index.get_level_values(place) for place in (0, 1))
+    columns = {"document": documents, "system": systems, "one": wide[person], "rest": rest}
+    frame = pd.DataFrame({name: each.to_numpy() for name, each in columns.items()})
+    named = "system" if level == "system" else None
+    study = _Study.read(frame, ["one", "rest"], "document", named)
+    weights = _draws(study, resamples, np.random.default_rng(seed))
+    return _estimate(
+        study, level, coefficient, study.numbers["one"], study.numbers["rest"], weights
+    )

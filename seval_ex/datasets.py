@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # %% auto #0
 __all__ = ['RATINGS', 'DataError', 'find_summeval', 'load_summeval', 'check_ending', 'read_table', 'write_table', 'load_sample',
-           'find_xsum', 'load_xsum_predictions']
+           'find_xsum', 'load_xsum_predictions', 'load_annotations', 'load_ratings']
 
 # %% ../nbs/20_datasets.ipynb #1458f07b
 RATINGS = ("fluency", "consistency", "coherence", "relevance")
@@ -983,3 +983,150 @@ def load_xsum_predictions(folder: str | os.PathLike[str]) -> DataFrame:
     )
     named = (dict(zip(_XSUM_COLUMNS, row, strict=True)) for row in rows)
     return _frame(named, _XSUM_COLUMNS, ()).astype({"row": "int64"})
+
+# %% ../nbs/20_datasets.ipynb #load-annotations
+_ANNOTATION_COLUMNS = ("id", "system", "kind", "annotator", *RATINGS)
+
+
+def _data_file(path: str | os.PathLike[str] | None, name: str, way_out: str) -> Path:
+    """Return the path given, else the file of SummEval's folder in SEVAL_EX_DATA."""
+    if path is not None:
+        return Path(path)
+    folder = os.environ.get("SEVAL_EX_DATA")
+    found = Path(folder or os.devnull) / "summeval" / name
+    if not found.is_file():
+        raise DataError(
+            f"no file {name!r}: the environment variable SEVAL_EX_DATA names no folder that holds "
+            f"summeval/{name}; pass a path, {way_out}"
+        )
+    return found
+
+
+def _annotation_rows(
+    records: Iterable[tuple[str, dict[str, Any]]],
+) -> Iterator[dict[str, Any]]:
+    for place, record in records:
+        pair = {
+            "id": _field(record, "id", str, place),
+            "system": _field(record, "model_id", str, place),
+        }
+        for kind in ("expert", "turker"):
+            listed = _field(record, f"{kind}_annotations", list, place)
+            for number, annotation in enumerate(listed):
+                where = f"{place}, number {number + 1} of {kind}_annotations"
+                item = _of_kind(annotation, "the annotation", dict, where)
+                ratings = {
+                    name: _rating(_field(item, name, object, where), name, where)
+                    for name in RATINGS
+                }
+                yield {**pair, "kind": kind, "annotator": number, **ratings}
+
+
+def load_annotations(path: str | os.PathLike[str] | None = None) -> DataFrame:
+    """Load SummEval's single ratings: one row is one person's view of one summary.
+
+    Parameters
+    ----------
+    path
+        A file of the original release, one summary a line, plain or gzip. None: the file
+        `summeval/model_annotations.aligned.paired.12systems.jsonl.gz` in the folder that the
+        environment variable SEVAL_EX_DATA names.
+
+    Returns
+    -------
+    DataFrame
+        id, system, kind ("expert" or "turker"), annotator (a position from 0: for crowd workers
+        not the same person in different rows) and the four `RATINGS`, 1 to 5.
+
+    Raises
+    ------
+    DataError
+        If the file can't be had or is not sound, with the line and what to do.
+
+    Examples
+    --------
+    >>> load_annotations("model_annotations.aligned.paired.jsonl")  # doctest: +SKIP
+
+    References
+    ----------
+    Fabbri et al. (2021), SummEval: Re-evaluating Summarization Evaluation, TACL 9.
+    """
+    name = "model_annotations.aligned.paired.12systems.jsonl.gz"
+    found = _data_file(path, name, "such as that of SummEval's original release")
+    rows = _annotation_rows(_records(found))
+    return _frame(rows, _ANNOTATION_COLUMNS, RATINGS).astype({"annotator": "int64"})
+
+# %% ../nbs/20_datasets.ipynb #load-ratings
+_RATING_COLUMNS = ("evaluator", "id", "system", *RATINGS)
+_SCORE_COLUMNS = ["evaluator", "id", "system", "dimension", "score"]
+
+
+def _score(text: str, place: str, keep: bool) -> float | None:
+    """Return a score; None for an empty field, or for a number that is no rating."""
+    if not text:
+        return None
+    if not _NUMBER.fullmatch(text) or not math.isfinite(float(text)):
+        raise DataError(f"{place}: the score is {text!r}, not a number; correct the line")
+    score = float(text)
+    return score if keep or 1 <= score <= 5 else None
+
+
+def load_ratings(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    out_of_range: Literal["missing", "keep"] = "missing",
+) -> DataFrame:
+    """Load ratings by language models, one row a model and summary.
+
+    Parameters
+    ----------
+    path
+        A CSV file, plain or gzip, with the columns evaluator, id, system, dimension and score; an
+        empty score means that none was found in the reply. None: the file
+        `summeval/llm_rts_scores.csv.gz` in the folder that the environment variable SEVAL_EX_DATA
+        names.
+    out_of_range
+        What to do with a number that is no rating from 1 to 5, such as a year that was taken for
+        one: "missing" or "keep".
+
+    Returns
+    -------
+    DataFrame
+        evaluator, id, system and the four `RATINGS`; NaN where missing.
+
+    Raises
+    ------
+    DataError
+        If the file can't be had or is not sound, with the line and what to do.
+
+    Examples
+    --------
+    >>> load_ratings("llm_rts_scores.csv.gz")  # doctest: +SKIP
+
+    References
+    ----------
+    Shen et al. (2023), Large Language Models are Not Yet Human-Level Evaluators for Abstractive
+    Summarization, Findings of EMNLP.
+    """
+    if out_of_range not in ("missing", "keep"):
+        raise DataError(f"out_of_range: {out_of_range!r} is neither 'missing' nor 'keep'")
+    way_out = "or read the scores off the replies that Shen et al. (2023) published"
+    found = _data_file(path, "llm_rts_scores.csv.gz", way_out)
+    rows = _csv_rows(_decode(_read_bytes(found), str(found)), ",", str(found))
+    place, header = next(rows, (str(found), []))
+    if header != _SCORE_COLUMNS:
+        raise DataError(f"{place}: the columns are not {', '.join(_SCORE_COLUMNS)}; rename them")
+    table: dict[tuple[str, ...], dict[str, float | None]] = {}
+    for place, values in rows:
+        if len(values) != len(header):
+            raise DataError(f"{place}: has {len(values)} fields, not {len(header)}; correct it")
+        *key, dimension, text = values
+        scores = table.setdefault(tuple(key), {})
+        if dimension not in RATINGS or dimension in scores:
+            why = "twice" if dimension in scores else f"which is none of {', '.join(RATINGS)}"
+            raise DataError(f"{place}: the dimension is {dimension!r}, {why}; correct the line")
+        scores[dimension] = _score(text, place, out_of_range == "keep")
+    named = (
+        dict(zip(_RATING_COLUMNS, key, strict=False)) | scores for key, scores in table.items()
+    )
+    return _frame(named, _RATING_COLUMNS, RATINGS)

@@ -12,6 +12,8 @@ __all__ = ['SAMPLE_NOTE', 'SUMMEVAL_NOTE', 'ABSTRACTION_COLUMNS', 'ABSTRACTION_N
 # %% ../nbs/31_tables.ipynb #8416d46b
 import ast
 import json
+import re
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ from seval_ex.datasets import (
     read_table,
 )
 from .ledger import InvalidInput, SEvalError, replacing
+from .pipeline import is_watched
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,7 +155,7 @@ def run_table(
     out : str or Path, default "runs"
         Folder; the run gets a folder of its own in it, named as the table.
     progress : bool, default True
-        Show a bar of the cells.
+        Show a bar of the cells where somebody watches, and what the cells say of theirs.
 
     Returns
     -------
@@ -181,6 +184,8 @@ def _executed(
     papermill: Any, name: str, parameters: dict[str, Any], folder: Path, progress: bool
 ) -> Path:
     """Run a notebook aside and move it into place, also when a cell failed."""
+    from nbclient.exceptions import DeadKernelError
+
     notebook = folder / f"{name}.ipynb"
     with (
         tempfile.TemporaryDirectory() as aside,
@@ -194,8 +199,12 @@ def _executed(
                 parameters=parameters,
                 kernel_name="python3",
                 cwd=str(Path.cwd()),
-                progress_bar=progress,
+                progress_bar=progress and is_watched(),
+                stderr_file=_BesideTheBar() if progress else None,
             )
+        except DeadKernelError as error:
+            why = "its kernel died, mostly because memory ran out; what was recorded is kept"
+            raise SEvalError(f"{name}: {why}: run the same again, with fewer workers") from error
         except papermill.PapermillExecutionError as error:
             why = f"{error.ename}: {error.evalue}"
             raise SEvalError(f"{name} stopped in a cell ({why}); see {notebook}") from error
@@ -204,6 +213,18 @@ def _executed(
                 with replacing(notebook) as file:
                     file.write(partial.read_bytes())
     return notebook
+
+
+class _BesideTheBar:
+    """Where a notebook's progress lines go while its run has a bar of its own."""
+
+    def write(self, text: str) -> None:
+        from tqdm import tqdm
+
+        tqdm.write(text, file=sys.stderr, end="")
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def _papermill() -> Any:
@@ -316,7 +337,9 @@ def published(table: str) -> "pd.DataFrame":
 
     entry = files("seval_ex.data").joinpath(f"published_{table}.csv")
     if not entry.is_file():
-        raise InvalidInput(f"no published figures for {table!r}")
+        names = (each.name for each in files("seval_ex.data").iterdir())
+        at_hand = sorted(re.findall(r"published_(\w+)\.csv", " ".join(names)))
+        raise InvalidInput(f"no published figures for {table!r}: choose from {', '.join(at_hand)}")
     with entry.open(encoding="utf-8") as file:
         return pd.read_csv(file)
 

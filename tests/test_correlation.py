@@ -24,8 +24,11 @@ from seval_ex.correlation import (
     _draws,
     _Study,
     agreement,
+    ceiling,
     compare,
     document_coefficients,
+    holm,
+    williams,
 )
 from seval_ex.ledger import InvalidInput, SEvalError
 
@@ -517,6 +520,61 @@ def test_importing_loads_neither_pandas_nor_scipy():
 
 def test_the_examples_in_the_docstrings():
     assert doctest.testmod(seval_ex.correlation).failed == 0
+
+
+@given(studies(), st.sampled_from(COEFFICIENTS))
+def test_silent_metrics_count_as_no_agreement_where_people_differ(frame, coefficient):
+    skipped = document_coefficients(frame, "metric", "rating", coefficient=coefficient)
+    as_zero = document_coefficients(
+        frame, "metric", "rating", coefficient=coefficient, silent="zero"
+    )
+    for label, part in frame.groupby("id"):
+        both = part[["metric", "rating"]].dropna()
+        differs = both["rating"].nunique() > 1
+        expected = 0.0 if differs and both["metric"].nunique() == 1 else skipped[label]
+        assert as_zero[label] is pd.NA if expected is pd.NA else as_zero[label] == expected
+
+
+@given(st.floats(-0.95, 0.95), st.floats(-0.95, 0.95), st.floats(-0.95, 0.95), st.integers(4, 2000))
+def test_williams_is_a_test(first, second, between, n):
+    one, two = williams(first, second, between, n), williams(second, first, between, n)
+    assert 0 <= one.p_value <= 1 and one.p_value == pytest.approx(two.p_value)
+    assert one.statistic == pytest.approx(-two.statistic)
+    assert williams(first, first, between, n).p_value == 1
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=12))
+def test_holm_is_that_of_statsmodels(p_values):
+    multitest = pytest.importorskip("statsmodels.stats.multitest")
+    known = [p for p in p_values if p is not None]
+    found = holm(p_values)
+    assert [p is None for p in found] == [p is None for p in p_values]
+    if known:
+        expected = multitest.multipletests(known, method="holm")[1]
+        assert [p for p in found if p is not None] == pytest.approx(list(expected))
+
+
+def test_the_ceiling_is_one_annotator_against_the_mean_of_the_others():
+    generator = np.random.default_rng(4)
+    rows = [
+        {"id": f"d{d}", "system": s, "annotator": a, "rating": float(generator.integers(1, 6))}
+        for d in range(6)
+        for s in range(5)
+        for a in range(3)
+    ]
+    frame = pd.DataFrame(rows).sample(frac=1, random_state=1)
+    found = ceiling(frame, "rating", resamples=50).iloc[0]
+    by_person = []
+    for person in range(3):
+        values = []
+        for _, part in frame.groupby("id"):
+            wide = part.pivot(index="system", columns="annotator", values="rating")
+            rest = wide.drop(columns=person).mean(axis=1)
+            values.append(stats.spearmanr(wide[person], rest).statistic)
+        by_person.append(np.nanmean(values))
+    assert found["value"] == pytest.approx(np.mean(by_person))
+    assert (found["least"], found["most"]) == pytest.approx((min(by_person), max(by_person)))
+    assert found["annotators"] == 3 and found["n"] == 30
 
 
 DATA = os.environ.get("SEVAL_EX_DATA")

@@ -15,7 +15,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def _from_root(link: re.Match[str]) -> str:
-    return f"]({posixpath.normpath(f'nbs/{link[1]}')})"
+    """Write a link of the notebook for the root; a page that is a symbolic link is its target."""
+    name, mark, fragment = link[1].partition("#")
+    path = Path(posixpath.normpath(f"nbs/{name}"))
+    if (ROOT / path).is_symlink():
+        path = (ROOT / path).resolve().relative_to(ROOT)
+    return f"]({path.as_posix()}{mark}{fragment})"
 
 
 def readme(root: Path = ROOT) -> str:
