@@ -433,7 +433,7 @@ def summary_likelihoods(
     language : str, default "en"
         ISO 639 code, for splitting summaries into sentences.
     progress : bool, default True
-        Show a bar of the documents, or in a log a line every half minute.
+        Say how many documents are done.
 
     Returns
     -------
@@ -466,12 +466,13 @@ def summary_likelihoods(
     for position, (document, _) in enumerate(texts):
         by_source.setdefault(document, []).append(position)
     rows: list[dict[str, Any]] = [{} for _ in texts]
-    with Progress(len(by_source), "document", progress) as shown:
+    with Progress(len(by_source), "document", progress) as bar:
         for document, positions in by_source.items():
-            read = _document_rows(reading, document, [texts[p][1] for p in positions], language)
+            summaries = [texts[position][1] for position in positions]
+            read = _document_rows(reading, document, summaries, language)
             for position, row in zip(positions, read, strict=True):
                 rows[position] = row
-            shown.advance()
+            bar.advance()
     columns = [*LIKELIHOOD_COLUMNS, "tokens", "status", "reason"]
     kinds = dict.fromkeys(LIKELIHOOD_COLUMNS, "Float64") | {"tokens": "Int64"}
     return pd.DataFrame(rows, columns=columns, index=frame.index).astype(kinds)

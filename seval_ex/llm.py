@@ -199,7 +199,8 @@ def check_window(request: Request) -> None:
     if needed > request.num_ctx:
         raise ContextOverflow(
             f"about {needed} tokens (prompt and {request.num_predict} for the reply) do not fit "
-            f"num_ctx={request.num_ctx}: pass a larger num_ctx, or use the 3-chunk variant"
+            f"num_ctx={request.num_ctx}: pass a larger num_ctx, or see the "
+            "guide to long documents"
         )
 
 

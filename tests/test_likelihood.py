@@ -22,6 +22,7 @@ from seval_ex.likelihood import (
     summary_likelihoods,
 )
 from seval_ex.llm import find_gguf
+from seval_ex.tables import run_table
 
 for library in ("torch", "transformers", "accelerate", "gguf"):
     pytest.importorskip(library, reason="pip install 'seval_ex[models]'")
@@ -281,3 +282,13 @@ def test_loading_is_quiet_and_importing_light():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     light, share = json.loads(done.stdout)
     assert light == [] and 0 < share < 1 and done.stderr == ""
+
+
+def test_the_study_runs_on_the_sample(tmp_path):
+    given = {"data": "sample", "limit": 2, "resamples": 0, "store": ""}
+    run_table("likelihood", given, out=tmp_path, progress=False)
+    record = json.loads((tmp_path / "likelihood" / "likelihood.json").read_text("utf-8"))
+    assert record["parameters"]["summaries_read"] == 8
+    measured = [row for row in record["results"] if row["part"] == "agreement"]
+    assert {row["metric"] for row in measured} >= {"explained", "mean log-likelihood"}
+    assert all(row["n"] == 8 for row in measured)
