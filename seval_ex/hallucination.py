@@ -43,13 +43,13 @@ CONTROLS = ("synonym", "voice", "clause_order", "number_word", "hedge")
 
 # %% auto #0
 __all__ = ['KINDS', 'CONTROLS', 'Names', 'Rule', 'RULES', 'CONTROL_RULES', 'COLUMNS', 'PAIR_SCORES', 'Edit', 'Outcome',
-           'Replacement', 'apply_edits', 'edits_match', 'word_set', 'Entity', 'find_names', 'spacy_names',
-           'find_numbers', 'Facts', 'facts_of', 'Style', 'style_of', 'Pool', 'Task', 'swapped_entities', 'inflected',
-           'Opposite', 'opposites', 'polarity', 'antonyms', 'order', 'roles', 'outcomes', 'is_detail',
-           'added_sentences', 'added_clauses', 'differences', 'faults', 'Corruption', 'refused', 'corrupt_by_rules',
-           'synonym', 'number_word', 'hedge', 'clause_order', 'voice', 'preserve_by_rules', 'Made', 'corrupt_by_model',
-           'hallucinate', 'preserve', 'original_place', 'is_edited', 'score_edited', 'auc', 'detection', 'flag_rates',
-           'paired_tests', 'card_path', 'check_jsonl', 'write_hallucinations', 'data_card', 'load_hallucinations']
+           'Replacement', 'apply_edits', 'edits_match', 'Entity', 'find_names', 'spacy_names', 'find_numbers', 'Facts',
+           'facts_of', 'Style', 'style_of', 'Pool', 'Task', 'swapped_entities', 'inflected', 'Opposite', 'opposites',
+           'polarity', 'antonyms', 'order', 'roles', 'outcomes', 'is_detail', 'added_sentences', 'added_clauses',
+           'differences', 'faults', 'Corruption', 'synonym', 'number_word', 'hedge', 'clause_order', 'voice',
+           'preserve_by_rules', 'Made', 'hallucinate', 'preserve', 'original_place', 'is_edited', 'score_edited', 'auc',
+           'detection', 'flag_rates', 'paired_tests', 'card_path', 'check_jsonl', 'write_hallucinations', 'data_card',
+           'load_hallucinations']
 
 # %% ../nbs/23_hallucination.ipynb #edit
 class Edit(Record):
@@ -179,30 +179,30 @@ def edits_match(original: str, corrupted: str, edits: Sequence[Edit]) -> bool:
     return text == corrupted and made == tuple(edits)
 
 # %% ../nbs/23_hallucination.ipynb #word-set
-def word_set(words: str) -> frozenset[str]:
+def _word_set(words: str) -> frozenset[str]:
     """Read a set of words written with white space between them."""
     return frozenset(words.split())
 
 
-_TITLES = word_set("""
+_TITLES = _word_set("""
     mr mrs ms miss dr prof professor captain mayor judge president sir lord lady king queen
     prince princess pope senator minister officer sergeant engineer manager coach""")
-_DEMONYMS = word_set("""
+_DEMONYMS = _word_set("""
     african american argentine asian australian austrian belgian brazilian british bulgarian
     canadian chilean chinese colombian croatian cuban czech danish dutch egyptian english european
     finnish french german greek hungarian indian indonesian iranian iraqi irish israeli italian
     jamaican japanese jewish kenyan korean libyan mexican muslim nigerian norwegian pakistani
     palestinian polish portuguese romanian russian saudi scottish serbian somali spanish swedish
     swiss syrian thai turkish ukrainian vietnamese welsh christian catholic""")
-_ORGANISATION_WORDS = word_set("""
+_ORGANISATION_WORDS = _word_set("""
     league cup sports championship championships masters trophy council police court party club
     united city fc afc company inc ltd group bank association agency department ministry union
     university college hospital school congress senate parliament office times post news mail
     institute foundation society line airlines airways army navy committee""")
-_PLACE_WORDS = word_set("""
+_PLACE_WORDS = _word_set("""
     street road avenue bridge river lake airport park square station island islands bay mountain
     county state states stadium beach valley hill quay harbour harbor""")
-_COUNTRIES = word_set(
+_COUNTRIES = _word_set(
     """afghanistan america argentina australia austria belgium brazil britain canada chile china
     colombia croatia cuba denmark egypt england europe finland france germany greece hungary india
     indonesia iran iraq ireland israel italy jamaica japan kenya libya mexico nepal netherlands
@@ -425,7 +425,7 @@ def find_numbers(text: str) -> tuple[Entity, ...]:
 # %% ../nbs/23_hallucination.ipynb #stem
 _SUPPORTED_BEFORE = 0.5
 _TOO_CLOSE = 0.5
-_NEGATIONS = word_set("not no never nobody nothing none neither nor without cannot")
+_NEGATIONS = _word_set("not no never nobody nothing none neither nor without cannot")
 _NEGATED = re.compile(rf"n['’ ]{{0,2}}t\b|\b(?:{'|'.join(sorted(_NEGATIONS))})\b", re.IGNORECASE)
 
 
@@ -712,7 +712,7 @@ stop stops stopped stopped stopping | ban bans banned banned banning
 admit admits admitted admitted admitting | write writes wrote written writing
 choose chooses chose chosen choosing | see sees saw seen seeing
 """
-_DOUBLED = word_set("step grab slam rob stun plan drop")
+_DOUBLED = _word_set("step grab slam rob stun plan drop")
 
 
 @lru_cache(maxsize=1024)
@@ -763,10 +763,10 @@ failure>success majority>minority minority>majority alive>dead safe>unsafe happy
 healthy>ill more>fewer:and fewer>more stronger>weaker likely>unlikely unlikely>likely
 early>late late>early inside>outside outside>inside
 """
-_PARTICIPLE_BEFORE = word_set(
+_PARTICIPLE_BEFORE = _word_set(
     "have has had having be been being is are was were get got gets 's 've 'd"
 )
-_BASE_BEFORE = word_set("to will would can could should must may might did does do not n't")
+_BASE_BEFORE = _word_set("to will would can could should must may might did does do not n't")
 
 
 class Opposite(NamedTuple):
@@ -1216,7 +1216,7 @@ def _is_english(text: str) -> bool:
     return len(words) < 12 or sum(word in FUNCTION_WORDS for word in words) >= 0.12 * len(words)
 
 
-def refused(source: Any, summary: Any) -> Corruption | None:
+def _refused(source: Any, summary: Any) -> Corruption | None:
     """Say why a pair cannot be corrupted at all, if so."""
     for name, text in (("source", source), ("summary", summary)):
         if not isinstance(text, str):
@@ -1239,7 +1239,7 @@ _NOTHING_FOUND = {
 }
 
 
-def corrupt_by_rules(kind: str, task: Task) -> Corruption:
+def _corrupt_by_rules(kind: str, task: Task) -> Corruption:
     """Corrupt a summary of English text in one way.
 
     Parameters
@@ -1443,7 +1443,7 @@ def _by_rules(
     """Return what corrupts one pair by rules."""
 
     def corrupt(item: Made) -> Corruption:
-        wrong = refused(item.source, item.summary)
+        wrong = _refused(item.source, item.summary)
         if wrong is not None:
             return wrong
         draw = random.Random("\0".join((str(seed), item.kind, item.source, item.summary)))
@@ -1504,7 +1504,7 @@ def _meant(original: str, answer: str) -> tuple[str, tuple[Edit, ...]]:
     )
 
 
-def corrupt_by_model(
+def _corrupt_by_model(
     item: Made, model: Model, request: Request, names: Names, folder: str | Path | None = None
 ) -> Corruption:
     """Let a language model corrupt a summary.
@@ -1520,7 +1520,7 @@ def corrupt_by_model(
     folder : str or Path, optional
         A folder of prompts of your own.
     """
-    wrong = refused(item.source, item.summary)
+    wrong = _refused(item.source, item.summary)
     if wrong is not None:
         return wrong
     failed: list[str] = []
@@ -1614,9 +1614,9 @@ def hallucinate(
         for kind, pair in zip(_balanced(chosen, len(frame), seed), texts, strict=True)
     ]
     finder = names or find_names
-    corrupt = _by_rules(corrupt_by_rules, Pool(), finder, seed)
+    corrupt = _by_rules(_corrupt_by_rules, Pool(), finder, seed)
     if engine == "rules":
-        corrupt = _by_rules(corrupt_by_rules, _pool((a for a, _ in texts), finder), finder, seed)
+        corrupt = _by_rules(_corrupt_by_rules, _pool((a for a, _ in texts), finder), finder, seed)
         return _framed(frame, items, [corrupt(item) for item in items], "rules", seed)
     model, request = _model_of(
         engine, EngineOptions("stsum_text", "en", 0.75, recordings, None, llm or {})
@@ -1624,7 +1624,7 @@ def hallucinate(
     with ThreadPoolExecutor(workers) as executor:
         found = list(
             executor.map(
-                lambda item: corrupt_by_model(item, model, request, finder, prompts), items
+                lambda item: _corrupt_by_model(item, model, request, finder, prompts), items
             )
         )
     return _framed(frame, items, found, engine_name(engine), seed)
