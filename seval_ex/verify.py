@@ -250,22 +250,19 @@ class _Contrast(NamedTuple):
 NO_CONTRAST = _Contrast()
 
 
+def _is_between(place: int, matched: set[int]) -> bool:
+    """Tell whether matched words stand close on both sides of an unmatched one."""
+    before, after = {place - 1, place - 2}, {place + 1, place + 2}
+    return place not in matched and not before.isdisjoint(matched) and not after.isdisjoint(matched)
+
+
 def _denied(
     words: Sequence[str], pairs: Sequence[tuple[int, int]], index: _Index
 ) -> tuple[str, str] | None:
-    """Find a denial that only one side has."""
-    matched = {mine for mine, _ in pairs}
-    here = [words[place] for place in _denials(words) if place not in matched]
-    found = {theirs for _, theirs in pairs}
-    first, last = pairs[0][1], pairs[-1][1]
-    there = [
-        index.words[place]
-        for place in index.denials
-        if first < place < last
-        and place not in found
-        and {place - 1, place - 2} & found
-        and {place + 1, place + 2} & found
-    ]
+    """Find a denial that only one side has, in the middle of what matches."""
+    mine, theirs = ({pair[side] for pair in pairs} for side in (0, 1))
+    here = [words[place] for place in _denials(words) if _is_between(place, mine)]
+    there = [index.words[place] for place in index.denials if _is_between(place, theirs)]
     if bool(here) == bool(there):
         return None
     return (here[0], "") if here else ("", there[0])
