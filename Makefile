@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BROWSERS := chromium chromium-browser google-chrome
 # Installed before the rest, so that pip does not choose a build for graphics cards, of several GB.
 TORCH ?= torch==2.13.0
 
@@ -9,7 +10,7 @@ TORCH ?= torch==2.13.0
 SEVAL_EX_DATA ?= $(abspath $(wildcard ../shared/data))
 export SEVAL_EX_DATA
 
-.PHONY: help demo test lint format export clean-notebooks notebooks readme site picture docs bench bench-llm clean
+.PHONY: help demo test test-browser lint format export clean-notebooks notebooks readme site picture docs bench bench-llm clean
 
 help: ## Say what there is to make.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -35,6 +36,11 @@ demo: $(VENV)/.demo ## Explain an evaluation, write its evidence page, run Table
 
 test: $(VENV)/.dev lint ## Check style and types, run every notebook and all tests.
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-browser: $(VENV)/.dev ## Click through JupyterLab in headless Chromium; pictures go to runs/screenshots.
+	@for each in $(BROWSERS); do command -v $$each >/dev/null && exit; done; \
+		echo "no browser: install Chromium, for instance apt-get install chromium" >&2; exit 1
+	$(BIN)/python -m pytest tests/browser
 
 lint: $(VENV)/.dev ## Check style (notebooks too) and types.
 	$(BIN)/ruff format --check --quiet

@@ -53,3 +53,44 @@ def test_auto_takes_the_sample_without_summeval(monkeypatch):
 def test_auto_takes_summeval_when_at_hand(shared_data):
     frame, note = table_data("auto")
     assert len(frame) == 1600 and note.startswith("Data: SummEval")
+
+
+@pytest.mark.parametrize("language_model", ["", "smollm2"])
+def test_table2_runs_on_the_sample(tmp_path, language_model):
+    if language_model:
+        pytest.importorskip("torch", reason="pip install 'seval_ex[models]'")
+    name = "table2_baseline_correlations"
+    given = {"data": "sample", "limit": 3, "resamples": 20, "language_model": language_model}
+    given["scores"] = str(tmp_path / "scores.db")
+    run = run_table(name, given, out=tmp_path, progress=False)
+    results = pd.read_csv(tmp_path / name / f"{name}.csv")
+    measured = results[results["part"] == "measured"]
+    assert {"ROUGE-1", "length", "SEval-Ex support (lexical)"} <= set(measured["metric"])
+    assert ("GPTScore (smollm2)" in set(measured["metric"])) == bool(language_model)
+    assert set(measured["rating"]) == {"consistency"}
+    assert "published" not in set(results["part"])  # SummEval's figures have no place here
+    text = run.notebook.read_text("utf-8")
+    assert "NOT SummEval" in text and "Nothing can be concluded here" in text
+
+
+def test_table2_asks_a_model_where_one_is_named(tmp_path):
+    pytest.importorskip(
+        "xllamacpp", reason="pip install 'seval_ex[llamacpp]'", exc_type=ImportError
+    )
+    name = "table2_baseline_correlations"
+    given = {"data": "sample", "limit": 1, "resamples": 0, "language_model": ""}
+    given |= {"metrics": ["length"], "geval": "llamacpp:smollm2"}
+    given["recordings"] = str(tmp_path / "recordings.db")
+    run_table(name, given, out=tmp_path, progress=False)
+    results = pd.read_csv(tmp_path / name / f"{name}.csv")
+    rated = results[results["metric"] == "G-Eval (llamacpp:smollm2)"]
+    assert rated["n"].tolist()[0] == 4
+
+
+def test_grounding_runs_on_the_sample_with_made_up_raters(tmp_path):
+    given = {"data": "sample", "limit": 12, "splits": 20, "resamples": 20, "step": 0.25}
+    run = run_table("grounding", given, out=tmp_path, progress=False)
+    results = pd.read_csv(tmp_path / "grounding" / "grounding.csv")
+    assert set(results["part"]) == {"curve", "fixed", "own", "left out"}
+    assert set(results["rater"].dropna()) == {"made up, noise 0.3", "made up, noise 0.6"}
+    assert "MADE UP" in run.notebook.read_text("utf-8")

@@ -33,7 +33,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "evidence.html"
         page.write_text(html_page([ledger], "seval_ex"), encoding="utf-8")
-        options = [f"--user-data-dir={folder}/profile", "--window-size=1240,660"]
+        options = [f"--user-data-dir={folder}/profile", "--window-size=1240,800"]
         subprocess.run(
             [browser, *QUIET, *options, f"--screenshot={target}", page.as_uri()],
             check=True,
