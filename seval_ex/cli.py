@@ -7,7 +7,7 @@ Docs: https://example.github.io/seval_ex/cli.html.md"""
 # %% auto #0
 __all__ = ['app', 'DEBUG', 'INTERRUPTED', 'VariantOption', 'EngineOption', 'RecordingsOption', 'SettingOption', 'ThresholdOption',
            'LanguageOption', 'MissedOption', 'COLOURS', 'KINDS', 'main', 'score', 'evaluate', 'tables', 'abstract',
-           'demo']
+           'hallucinate', 'demo']
 
 # %% ../nbs/32_cli.ipynb #888b00f8
 import functools
@@ -493,6 +493,59 @@ def _abstract_table(
         typer.echo("  by AR2: " + ", ".join(f"{counts.get(name, 0)} {name}" for name in RISKS))
     write_table(result.rename(columns=named), scored)
     _say(f"{len(result)} rows\nwritten to {scored}")
+
+# %% ../nbs/32_cli.ipynb #hallucinate-command
+@app.command()
+@_reported
+def hallucinate(
+    pairs: Annotated[Path, typer.Argument(help="CSV, TSV, JSONL or Parquet.", metavar="IN")],
+    made: Annotated[Path, typer.Argument(help="A .jsonl; its card goes beside.", metavar="OUT")],
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="Kind of error; repeatable [default: all three, balanced]."),
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="rules, or a language model such as ollama:qwen2.5:72b.")
+    ] = "rules",
+    seed: Annotated[int, typer.Option(help="Another seed, other errors.")] = 0,
+    controls: Annotated[
+        bool, typer.Option("--controls", help="Make harmless edits instead, by rules.")
+    ] = False,
+    source_column: Annotated[str, typer.Option(help="Column of the source.")] = "source",
+    summary_column: Annotated[str, typer.Option(help="Column of the summary.")] = "summary",
+    spacy: Annotated[str, typer.Option(help="An installed spaCy model, to find names.")] = "",
+    recordings: RecordingsOption = "recordings.db",
+    llm: SettingOption = None,
+    workers: Annotated[int, typer.Option(min=1, help="Threads.")] = 1,
+) -> None:
+    """Make summaries wrong in known ways, with the place of every edit."""
+    from seval_ex import hallucination
+    from seval_ex.datasets import read_table
+
+    if controls and engine != "rules":
+        raise InvalidInput("controls are made by rules: leave out --engine")
+    _keep_apart([pairs], [made, hallucination.card_path(made)])
+    hallucination.check_jsonl(made)
+    frame = read_table(pairs, source=source_column, summary=summary_column, typed=False)
+    names = hallucination.spacy_names(spacy) if spacy else None
+    if controls:
+        kinds = kind or list(hallucination.CONTROLS)
+        result = hallucination.preserve(frame, kinds, seed, names=names)
+    else:
+        settings = {name: _value(text) for name, text in map(_pair, llm or [])}
+        options: dict[str, Any] = {"recordings": recordings, "llm": settings, "workers": workers}
+        kinds = kind or list(hallucination.KINDS)
+        result = hallucination.hallucinate(frame, kinds, engine, seed, names=names, **options)
+    _report_made(result, hallucination.write_hallucinations(result, made))
+
+
+def _report_made(result: Any, written: list[Path]) -> None:
+    counts = result.groupby(["kind", "status"]).size()
+    for (kind, status), n in counts.items():
+        typer.echo(f"  {n:>6} {kind}: {status}")
+    _say("\n".join(f"written to {path}" for path in written))
+    if not (result["status"] == "ok").any():
+        raise _fail("nothing could be edited; column reason says why", 1)
 
 # %% ../nbs/32_cli.ipynb #b0376539
 KINDS = {

@@ -100,6 +100,8 @@ NAMES = (
     "extract",
     "verify_text",
     "verify_statements",
+    *("hallucinate_entity_replacement", "hallucinate_incorrect_events"),
+    "hallucinate_fictitious_details",
     *(f"geval_{name}" for name in ("fluency", "consistency", "coherence", "relevance")),
 )
 
