@@ -1213,7 +1213,8 @@ def _is_english(text: str) -> bool:
         and sum(len(w) == 1 for w in words) > len(words) / 2
     ):
         return False
-    return len(words) < 12 or sum(word in FUNCTION_WORDS for word in words) >= 0.12 * len(words)
+    small = sum(len(word) > 1 and word in FUNCTION_WORDS for word in words)
+    return len(words) < 12 or small >= 0.12 * len(words)
 
 
 def _refused(source: Any, summary: Any) -> Corruption | None:
