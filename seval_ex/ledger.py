@@ -1147,7 +1147,8 @@ def _card(view: _View, statement: Statement, verdict: Verdict) -> str:
         f'aria-label="{statement.id} {label.value}">'
         f'<span class="sx-badge">{MARKS[label]} {label.value}</span> '
         f'<b class="sx-name">{statement.id}</b>{again} {_meter(verdict.support)}'
-        f'<br><span class="sx-said" dir="auto">{_escaped(statement.text)}</span>{detail}</label></li>'
+        f'<br><span class="sx-said" dir="auto">{_escaped(statement.text)}</span>'
+        f"{detail}</label></li>"
     )
 
 # %% ../nbs/01_ledger.ipynb #view-scores
