@@ -349,7 +349,7 @@ def find_names(text: str) -> tuple[Entity, ...]:
         for name in found
     )
 
-
+# %% ../nbs/23_hallucination.ipynb #voted-part-2
 def spacy_names(model: Any) -> Callable[[str], tuple[Entity, ...]]:
     """Find names with spaCy instead.
 
@@ -714,7 +714,7 @@ choose chooses chose chosen choosing | see sees saw seen seeing
 """
 _DOUBLED = _word_set("step grab slam rob stun plan drop")
 
-
+# %% ../nbs/23_hallucination.ipynb #inflected-part-2
 @lru_cache(maxsize=1024)
 def inflected(base: str) -> tuple[str, str, str, str, str]:
     """List a verb's base, third person, past, participle and -ing form.
@@ -776,7 +776,7 @@ class Opposite(NamedTuple):
     not_before: frozenset[str]
     slots: tuple[int, ...]
 
-
+# %% ../nbs/23_hallucination.ipynb #inflected-part-3
 @lru_cache(maxsize=1)
 def opposites() -> dict[str, Opposite]:
     """Map each inflected verb and adjective of the lists to its opposite."""
@@ -841,7 +841,7 @@ def _opposite_form(word: str, before: str, after: str) -> str | None:
         return opposite.words[3 if before in _PARTICIPLE_BEFORE else 2]
     return opposite.words[slots[0]]
 
-
+# %% ../nbs/23_hallucination.ipynb #polarity-part-2
 def antonyms(task: Task) -> Iterator[list[Replacement]]:
     """Offer a verb or adjective turned into its opposite."""
     words = token_spans(task.summary)
@@ -916,7 +916,7 @@ def _between_two(first: Entity, second: Entity, text: str) -> str | None:
     verbs = [word for word in words if word in _DIRECTED]
     return verbs[0] if len(verbs) == 1 else None
 
-
+# %% ../nbs/23_hallucination.ipynb #order-part-2
 def _exchange(first: Entity, second: Entity, rule: str, task: Task) -> list[Replacement]:
     pairs = ((first, second), (second, first))
     return [
@@ -1117,7 +1117,7 @@ def _figures(text: str) -> Counter[str]:
 def _added_words(edits: Sequence[Edit]) -> list[str]:
     return [word for edit in edits for word in tokens(edit.after)]
 
-
+# %% ../nbs/23_hallucination.ipynb #differences-part-2
 def _faults_of_kind(
     kind: str, source: str, original: str, corrupted: str, edits: Sequence[Edit], names: Names
 ) -> Iterator[str]:
@@ -1146,7 +1146,7 @@ def _faults_of_kind(
         if not any(set(tokens(edit.after)) & named for edit in edits):
             yield "a name, place, number or date must be replaced by another one"
 
-
+# %% ../nbs/23_hallucination.ipynb #differences-part-3
 def faults(
     kind: str,
     source: str,
@@ -1213,7 +1213,8 @@ def _is_english(text: str) -> bool:
         and sum(len(w) == 1 for w in words) > len(words) / 2
     ):
         return False
-    return len(words) < 12 or sum(word in FUNCTION_WORDS for word in words) >= 0.12 * len(words)
+    small = sum(len(word) > 1 and word in FUNCTION_WORDS for word in words)
+    return len(words) < 12 or small >= 0.12 * len(words)
 
 
 def _refused(source: Any, summary: Any) -> Corruption | None:
@@ -1503,7 +1504,7 @@ def _meant(original: str, answer: str) -> tuple[str, tuple[Edit, ...]]:
         ],
     )
 
-
+# %% ../nbs/23_hallucination.ipynb #model-of-part-2
 def _corrupt_by_model(
     item: Made, model: Model, request: Request, names: Names, folder: str | Path | None = None
 ) -> Corruption:
@@ -1629,7 +1630,7 @@ def hallucinate(
         )
     return _framed(frame, items, found, engine_name(engine), seed)
 
-
+# %% ../nbs/23_hallucination.ipynb #hallucinate-part-2
 def preserve(
     frame: pd.DataFrame,
     kinds: str | Sequence[str] = CONTROLS,
@@ -1714,7 +1715,7 @@ def is_edited(start: int | None, end: int | None, edits: Sequence[Edit]) -> bool
     )
     return any(_overlap(start, end, *span) > 0 for span in spans)
 
-
+# %% ../nbs/23_hallucination.ipynb #original-place-part-2
 def _statement_rows(
     before: Ledger, after: Ledger, edits: Sequence[Edit]
 ) -> Iterator[dict[str, Any]]:
@@ -2016,7 +2017,7 @@ def _holm(p_values: Sequence[float | None]) -> list[float | None]:
     places = dict(zip(sorted(known), corrected, strict=True))
     return [None if p is None else places[p] for p in p_values]
 
-
+# %% ../nbs/23_hallucination.ipynb #mean-row-part-2
 def paired_tests(
     pairs: pd.DataFrame,
     score: str = "f1",
@@ -2160,7 +2161,7 @@ _CHECKED = """
 * Incorrect events: all numbers and all names of the source are kept.
 * Fictitious details: nothing is taken away, and most added content words are not the source's."""
 
-
+# %% ../nbs/23_hallucination.ipynb #table-part-2
 def data_card(frame: pd.DataFrame, name: str = "hallucinations") -> str:
     """Describe a corrupted data set: how it was made, its counts, its checks.
 
