@@ -137,6 +137,6 @@ def test_missing_files_are_named(tmp_path, monkeypatch):
 
 
 def test_wrong_names_and_numbers():
-    assert "choose from table1, " in message(lambda: published("table9"))
+    assert "table1, table2, " in message(lambda: published("table9"))
     for wrong in ("a", -1, float("nan")):
         assert "an abstraction ratio is 0 or above" in message(lambda wrong=wrong: risk(wrong))
