@@ -355,7 +355,7 @@ def score_metrics(
     result.attrs["metrics"] = reports
     return result
 
-
+# %% ../nbs/22_baselines.ipynb #score-metrics-2
 def _check_frame(frame: pd.DataFrame, metrics: Sequence[Metric]) -> None:
     names = [metric.name for metric in metrics]
     doubled = next((name for name in names if names.count(name) > 1), None)
@@ -547,7 +547,7 @@ def _register_own() -> None:
     for name in ("coverage", "density"):
         register(Metric(name, partial(_measure, column=name, is_new=False), version="1"))
 
-
+# %% ../nbs/22_baselines.ipynb #own-2
 _register_own()
 
 # %% ../nbs/22_baselines.ipynb #rating-mean
@@ -610,7 +610,7 @@ def _read_rating(value: Any) -> float:
         raise ReplyInvalid('expected {"rating": 1, 2, 3, 4 or 5}')
     return float(text)
 
-
+# %% ../nbs/22_baselines.ipynb #geval-2
 @dataclass(frozen=True)
 class GEvalRater:
     """Ask a model to rate summaries on one dimension.
@@ -663,7 +663,7 @@ class GEvalRater:
         ratings = [ask_json(self.model, each, _read_rating)[2] for each in asked]
         return sum(ratings) / len(ratings)
 
-
+# %% ../nbs/22_baselines.ipynb #geval-3
 def geval_metrics(
     engine: str | Provider,
     dimensions: Sequence[str] = RATINGS,
@@ -755,7 +755,7 @@ class _Readings:
             for row in found
         ]
 
-
+# %% ../nbs/22_baselines.ipynb #likelihood-metrics-2
 def likelihood_metrics(model: str | LanguageModel = "smollm2") -> list[Metric]:
     """Make GPTScore and the explained share of a local causal language model.
 
