@@ -374,6 +374,8 @@ def tables(
             failed.append(name)
             _say(f"seval-ex: {error}", err=True)
         else:
+            if run.note:
+                _say(run.note, err=True)
             _say("\n".join(map(str, (run.notebook, *run.outputs))))
     if failed:
         raise typer.Exit(1)

@@ -18,6 +18,7 @@ def test_table1_runs_on_the_sample(tmp_path):
     results = pd.read_csv(tmp_path / NAME / f"{NAME}.csv")
     record = json.loads((tmp_path / NAME / f"{NAME}.json").read_text("utf-8"))
     assert record["parameters"]["limit"] == 8 and "NOT SummEval" in record["parameters"]["note"]
+    assert run.note == record["parameters"]["note"]
     assert set(results["variant"]) == {"base", "3-chunk", "stsum_text", "stsum_text + FN"}
     cells = json.loads(run.notebook.read_text("utf-8"))["cells"]
     first = next(cell for cell in cells if cell.get("outputs"))
