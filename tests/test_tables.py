@@ -74,7 +74,7 @@ def test_table2_runs_on_the_sample(tmp_path, language_model):
 
 
 def test_table2_says_what_it_leaves_out_without_the_libraries(tmp_path, monkeypatch):
-    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['transformers'] = None\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     name = "table2_baseline_correlations"
     given = {"data": "sample", "limit": 2, "resamples": 0, "metrics": ["length"]}
