@@ -444,13 +444,17 @@ def _rouge_library() -> Any:
     return rouge_scorer, tokenizers
 
 
+@lru_cache(maxsize=1)
+def _rouge_tokenizer() -> Any:
+    """Make a tokeniser that stems each text once, however often and by whom it is compared."""
+    tokenizer = _rouge_library()[1].DefaultTokenizer(use_stemmer=True)
+    tokenizer.tokenize = lru_cache(maxsize=50_000)(tokenizer.tokenize)
+    return tokenizer
+
+
 @lru_cache(maxsize=4)
 def _rouge_scorer(kind: str) -> Any:
-    """Make a scorer that stems each text once, however often it is compared."""
-    rouge_scorer, tokenizers = _rouge_library()
-    tokenizer = tokenizers.DefaultTokenizer(use_stemmer=True)
-    tokenizer.tokenize = lru_cache(maxsize=10_000)(tokenizer.tokenize)
-    return rouge_scorer.RougeScorer([kind], tokenizer=tokenizer)
+    return _rouge_library()[0].RougeScorer([kind], tokenizer=_rouge_tokenizer())
 
 
 # Tokenised texts, as SummEval's, set a space before the full stop; lower-cased ones have no capital
