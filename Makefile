@@ -81,6 +81,7 @@ docs: ## Render the docs site (needs Quarto).
 bench: $(VENV)/.dev ## Measure speed and memory against rouge-score.
 	$(BIN)/python benchmarks/lexical.py
 	$(BIN)/python benchmarks/abstractiveness.py
+	$(BIN)/python benchmarks/metrics.py
 
 bench-llm: $(VENV)/.dev ## Measure calls and tokens with the embedded model (RAGAS=python of an environment that has ragas).
 	$(BIN)/python benchmarks/llm.py $(if $(RAGAS),--ragas $(RAGAS))

@@ -374,7 +374,7 @@ def score_metrics(
     result.attrs["metrics"] = reports
     return result
 
-
+# %% ../nbs/22_baselines.ipynb #score-metrics-2
 def _how_to_go_on(metric: Metric, store: ScoreStore | None) -> str:
     if store is None:
         return "interrupted; no score is kept: name a file with scores=… to be able to go on"
@@ -475,13 +475,17 @@ def _rouge_library() -> Any:
     return rouge_scorer, tokenizers
 
 
+@lru_cache(maxsize=1)
+def _rouge_tokenizer() -> Any:
+    """Make a tokeniser that stems each text once, however often and by whom it is compared."""
+    tokenizer = _rouge_library()[1].DefaultTokenizer(use_stemmer=True)
+    tokenizer.tokenize = lru_cache(maxsize=50_000)(tokenizer.tokenize)
+    return tokenizer
+
+
 @lru_cache(maxsize=4)
 def _rouge_scorer(kind: str) -> Any:
-    """Make a scorer that stems each text once, however often it is compared."""
-    rouge_scorer, tokenizers = _rouge_library()
-    tokenizer = tokenizers.DefaultTokenizer(use_stemmer=True)
-    tokenizer.tokenize = lru_cache(maxsize=10_000)(tokenizer.tokenize)
-    return rouge_scorer.RougeScorer([kind], tokenizer=tokenizer)
+    return _rouge_library()[0].RougeScorer([kind], tokenizer=_rouge_tokenizer())
 
 
 # Tokenised texts, as SummEval's, set a space before the full stop; lower-cased ones have no capital
@@ -578,7 +582,7 @@ def _register_own() -> None:
     for name in ("coverage", "density"):
         register(Metric(name, partial(_measure, column=name, is_new=False), version="1"))
 
-
+# %% ../nbs/22_baselines.ipynb #own-2
 _register_own()
 
 # %% ../nbs/22_baselines.ipynb #rating-mean
@@ -641,7 +645,7 @@ def _read_rating(value: Any) -> float:
         raise ReplyInvalid('expected {"rating": 1, 2, 3, 4 or 5}')
     return float(text)
 
-
+# %% ../nbs/22_baselines.ipynb #geval-2
 @dataclass(frozen=True)
 class GEvalRater:
     """Ask a model to rate summaries on one dimension.
@@ -695,7 +699,7 @@ class GEvalRater:
         ratings = [ask_json(self.model, each, _read_rating)[2] for each in asked]
         return sum(ratings) / len(ratings)
 
-
+# %% ../nbs/22_baselines.ipynb #geval-3
 def geval_metrics(
     engine: str | Provider,
     dimensions: str | Sequence[str] = RATINGS,
@@ -788,7 +792,7 @@ class _Readings:
             for row in found
         ]
 
-
+# %% ../nbs/22_baselines.ipynb #likelihood-metrics-2
 def likelihood_metrics(model: str | LanguageModel = "smollm2") -> list[Metric]:
     """Make GPTScore and the explained share of a local causal language model.
 

@@ -13,6 +13,7 @@ __all__ = ['app', 'DEBUG', 'INTERRUPTED', 'VariantOption', 'EngineOption', 'Reco
 import functools
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -69,6 +70,11 @@ def _fail(message: str, code: int) -> typer.Exit:
     return typer.Exit(code)
 
 
+def _as_option(message: str) -> str:
+    """Put a Python parameter that names a column into the words of the command line."""
+    return re.sub(r"\b(source|summary|reference)=\.\.\.", r"--\1-column NAME", message)
+
+
 def _reported(command: Callable[..., None]) -> Callable[..., None]:
     """Turn what a command raises into a sentence and an exit status."""
 
@@ -85,7 +91,7 @@ def _reported(command: Callable[..., None]) -> Callable[..., None]:
             if os.environ.get(DEBUG):
                 raise
             if isinstance(error, (InvalidInput, ValueError)) and isinstance(error, SEvalError):
-                raise _fail(str(error), 2) from None
+                raise _fail(_as_option(str(error)), 2) from None
             if isinstance(error, (SEvalError, OSError)):
                 raise _fail(str(error), 1) from None
             what = f"unexpected {type(error).__name__}: {error} (seval-ex --debug shows where)"
@@ -374,6 +380,8 @@ def tables(
             failed.append(name)
             _say(f"seval-ex: {error}", err=True)
         else:
+            if run.note:
+                _say(run.note, err=True)
             _say("\n".join(map(str, (run.notebook, *run.outputs))))
     if failed:
         raise typer.Exit(1)

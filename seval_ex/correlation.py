@@ -789,7 +789,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
         corrected[place] = least
     return corrected
 
-
+# %% ../nbs/21_correlation.ipynb #holm-2
 def compare_many(
     frame: pd.DataFrame,
     metrics: Sequence[str],
@@ -879,7 +879,7 @@ def _alpha(wide: pd.DataFrame) -> float | None:
         return None
     return float(krippendorff.alpha(values, level_of_measurement="ordinal"))
 
-
+# %% ../nbs/21_correlation.ipynb #ceiling-2
 def ceiling(
     annotations: pd.DataFrame,
     ratings: str | Sequence[str],
@@ -951,7 +951,7 @@ def ceiling(
         rows.append(row | {"documents": min(each.documents for each in found)})
     return _tidy(rows).astype({"annotators": "Int64"})
 
-
+# %% ../nbs/21_correlation.ipynb #ceiling-3
 def _one_against_rest(
     wide: pd.DataFrame, person: Any, level: str, coefficient: str, resamples: int, seed: int
 ) -> _Estimate:

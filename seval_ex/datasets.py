@@ -1023,7 +1023,7 @@ def _annotation_rows(
                 }
                 yield {**pair, "kind": kind, "annotator": number, **ratings}
 
-
+# %% ../nbs/20_datasets.ipynb #load-annotations-2
 def load_annotations(path: str | os.PathLike[str] | None = None) -> DataFrame:
     """Load SummEval's single ratings: one row is one person's view of one summary.
 
@@ -1072,7 +1072,7 @@ def _score(text: str, place: str, keep: bool) -> float | None:
     score = float(text)
     return score if keep or 1 <= score <= 5 else None
 
-
+# %% ../nbs/20_datasets.ipynb #load-ratings-2
 def load_ratings(
     path: str | os.PathLike[str] | None = None,
     *,

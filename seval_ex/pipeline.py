@@ -18,7 +18,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -47,9 +47,9 @@ from seval_ex.ledger import (
     count_verdicts,
     scores,
 )
-from .llm import PROVIDERS, Message, Provider, Request, estimated_tokens, make_provider
+from .llm import PROVIDERS, Message, Provider, Request, estimated_tokens
 from .prompting import counting, load_prompt, stoppable
-from .recordings import PROVIDER_OPTIONS, Model, Recordings, Replay, request_with
+from .recordings import Recordings, make_model
 from .text import chunks, sentences, well_formed
 from seval_ex.verify import (
     DEFAULT_THRESHOLD,
@@ -109,16 +109,11 @@ def _lexical(model: str, options: EngineOptions) -> Parts:
     return Parts(SentenceExtractor(options.language), verifier)
 
 # %% ../nbs/07_pipeline.ipynb #f72398fc
-def _model_parts(provider: Provider, options: EngineOptions) -> Parts:
-    settings = {k: v for k, v in options.llm.items() if k not in PROVIDER_OPTIONS}
-    request = request_with(settings)
-    store = options.recordings
-    if store is not None and not isinstance(store, Recordings):
-        store = Recordings(store)
-    model = Model(provider, store)
+def _model_parts(engine: str | Provider, options: EngineOptions) -> Parts:
+    model, request = make_model(engine, options.recordings, options.llm)
     against = "verify_text" if options.variant == "stsum_text" else "verify_statements"
     extract, verify = (load_prompt(name, options.prompts) for name in ("extract", against))
-    identity, version = provider.identity, getattr(provider, "version", None)
+    identity, version = model.identity, getattr(model.provider, "version", None)
     manifest = {
         **identity,
         **({"server_version": version} if version else {}),
@@ -131,17 +126,13 @@ def _model_parts(provider: Provider, options: EngineOptions) -> Parts:
 
 def _provided(kind: str) -> "Engine":
     def engine(model: str, options: EngineOptions) -> Parts:
-        given = {k: options.llm[k] for k in PROVIDER_OPTIONS if k in options.llm}
-        num_ctx = options.llm.get("num_ctx", Request(messages=()).num_ctx)
-        provider = make_provider(f"{kind}:{model}", num_ctx=num_ctx, **given)
-        return _model_parts(provider, options)
+        return _model_parts(f"{kind}:{model}", options)
 
     return engine
 
 # %% ../nbs/07_pipeline.ipynb #c60505b4
 def _replay(model: str, options: EngineOptions) -> Parts:
-    replay = Replay(model)
-    return _model_parts(replay, replace(options, recordings=replay.recordings))
+    return _model_parts(f"replay:{model}", options)
 
 
 def _grounded(model: str, options: EngineOptions) -> Parts:

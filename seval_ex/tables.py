@@ -136,6 +136,14 @@ class TableRun:
     notebook: Path
     outputs: tuple[Path, ...]
 
+    @property
+    def note(self) -> str:
+        """What data the run was made on, in a sentence; empty where its files do not say."""
+        records = [
+            json.loads(path.read_text("utf-8")) for path in self.outputs if path.suffix == ".json"
+        ]
+        return "".join(record["parameters"].get("note", "") for record in records)
+
 # %% ../nbs/31_tables.ipynb #00b7938a
 def run_table(
     name: str,
@@ -183,6 +191,10 @@ def run_table(
     return TableRun(name, notebook, tuple(path for path in outputs if path.exists()))
 
 # %% ../nbs/31_tables.ipynb #fa37c850
+# The kernel would warn that it talks to this process unencrypted; what fails is in the notebook.
+_QUIET = "--IPKernelApp.log_level=CRITICAL"
+
+
 def _executed(
     papermill: Any, name: str, parameters: dict[str, Any], folder: Path, progress: bool
 ) -> Path:
@@ -204,6 +216,7 @@ def _executed(
                 cwd=str(Path.cwd()),
                 progress_bar=progress and is_watched(),
                 stderr_file=_BesideTheBar() if progress else None,
+                extra_arguments=[_QUIET],
             )
         except DeadKernelError as error:
             why = "its kernel died, mostly because memory ran out; what was recorded is kept"

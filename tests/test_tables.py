@@ -18,6 +18,7 @@ def test_table1_runs_on_the_sample(tmp_path):
     results = pd.read_csv(tmp_path / NAME / f"{NAME}.csv")
     record = json.loads((tmp_path / NAME / f"{NAME}.json").read_text("utf-8"))
     assert record["parameters"]["limit"] == 8 and "NOT SummEval" in record["parameters"]["note"]
+    assert run.note == record["parameters"]["note"]
     assert set(results["variant"]) == {"base", "3-chunk", "stsum_text", "stsum_text + FN"}
     cells = json.loads(run.notebook.read_text("utf-8"))["cells"]
     first = next(cell for cell in cells if cell.get("outputs"))
@@ -71,6 +72,18 @@ def test_table2_runs_on_the_sample(tmp_path, language_model):
     assert "published" not in set(results["part"])  # SummEval's figures have no place here
     text = run.notebook.read_text("utf-8")
     assert "NOT SummEval" in text and "Nothing can be concluded here" in text
+
+
+def test_table2_says_what_it_leaves_out_without_the_libraries(tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['transformers'] = None\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    name = "table2_baseline_correlations"
+    given = {"data": "sample", "limit": 2, "resamples": 0, "metrics": ["length"]}
+    run = run_table(name, given, out=tmp_path, progress=False)
+    assert "left out:" in run.notebook.read_text("utf-8")
+    assert "seval_ex[models]" in run.notebook.read_text("utf-8")
+    with pytest.raises(SEvalError, match=r"seval_ex\[models\]"):
+        run_table(name, {**given, "language_model": "mine.gguf"}, out=tmp_path, progress=False)
 
 
 def test_table2_asks_a_model_where_one_is_named(tmp_path):
