@@ -119,3 +119,10 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidInput, match="nothing can be written there"):
         run_table(NAME, out=tmp_path / "file", progress=False)
+
+
+@pytest.mark.parametrize("given", [{"rating": "zz"}, {"step": 0.0}, {"step": 0.3}])
+def test_the_grounding_study_names_a_bad_parameter(tmp_path, given):
+    [name] = given
+    with pytest.raises(SEvalError, match=f"InvalidInput: {name}="):
+        run_table("grounding", {"data": "sample", **given}, out=tmp_path, progress=False)
