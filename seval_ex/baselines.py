@@ -30,7 +30,7 @@ from .llm import Provider, Reply, ReplyInvalid, Request
 from .pipeline import SCORE_COLUMNS, Progress, SEvalEx
 from .prompting import Prompt, ask_json, load_prompt
 from .recordings import Model, Recordings, Store, make_model
-from .text import sentences, tokens
+from .text import sentences, tokens, well_formed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,13 +104,19 @@ class Metric:
                 raise InvalidInput(f"{self.name} needs {column!r}: choose from {', '.join(NEEDS)}")
 
 # %% ../nbs/22_baselines.ipynb #scored
+def _reference_texts(value: Any) -> list[str]:
+    """List the texts of a cell of references; Parquet files bring them as arrays."""
+    texts = value.tolist() if type(value).__name__ == "ndarray" else value
+    listed = texts if isinstance(texts, tuple | list) else ()
+    return [text for text in listed if isinstance(text, str) and text.strip()]
+
+
 def _lacks(row: Mapping[str, Any], needs: Iterable[str]) -> str | None:
     """Say what a row lacks that a metric needs, if anything."""
     for column in ("summary", *needs):
         value = row[column]
         if column == "references":
-            texts = value if isinstance(value, tuple | list) else ()
-            if not any(isinstance(text, str) and text.strip() for text in texts):
+            if not _reference_texts(value):
                 return "no_references"
         elif not isinstance(value, str):
             return f"no_{column}"
@@ -148,8 +154,13 @@ def _scored(metric: Metric, frame: pd.DataFrame) -> list[float | Unscored]:
 def score_key(metric: Metric, row: Mapping[str, Any]) -> str:
     """Digest what decides a score: the metric, its version and settings, and the texts."""
     texts = {column: row[column] for column in ("summary", *metric.needs)}
+    if "references" in texts:
+        texts["references"] = _reference_texts(texts["references"])
     parts = [metric.name, metric.version, dict(metric.settings), texts]
-    text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
+    try:
+        text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"the settings of {metric.name} have no form in JSON: {error}") from None
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -290,7 +301,7 @@ class _Run:
 # %% ../nbs/22_baselines.ipynb #score-metrics
 def score_metrics(
     frame: pd.DataFrame,
-    metrics: Sequence[Metric | str],
+    metrics: Metric | str | Sequence[Metric | str],
     *,
     scores: str | Path | ScoreStore | None = None,
     workers: int | None = None,
@@ -303,7 +314,7 @@ def score_metrics(
     frame
         One summary a row, with a column ``summary`` and the columns that the metrics need.
     metrics
-        Metrics, or names from `METRICS`.
+        Metrics, or names from `METRICS`; one, or many.
     scores
         A file (or store) where scores are kept, so that only new ones are computed. None keeps
         none.
@@ -323,6 +334,8 @@ def score_metrics(
     ------
     InvalidInput
         For an unknown metric, two of one name, a missing column, or one that would be replaced.
+    KeyboardInterrupt
+        When interrupted; the message says what is kept and how to go on.
 
     Examples
     --------
@@ -334,8 +347,11 @@ def score_metrics(
     """
     import pandas as pd
 
-    chosen = [find_metric(each) if isinstance(each, str) else each for each in metrics]
+    listed = [metrics] if isinstance(metrics, Metric | str) else metrics
+    chosen = [find_metric(each) if isinstance(each, str) else each for each in listed]
     _check_frame(frame, chosen)
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int)):
+        raise InvalidInput(f"workers={workers!r}: pass a whole number, or None for one a core")
     count = max(1, workers if workers is not None else os.cpu_count() or 1)
     store = ScoreStore(scores) if isinstance(scores, str | Path) else scores
     result, reports = frame.copy(), []
@@ -344,7 +360,10 @@ def score_metrics(
     with Progress(total, "score", progress) as shown:
         for metric in chosen:
             run = _Run(metric, frame, store)
-            run.compute(count, partial(shown.advance, facts=metric.name))
+            try:
+                run.compute(count, partial(shown.advance, facts=metric.name))
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(_how_to_go_on(metric, store)) from None
             values = [None if isinstance(each, Unscored) else each for each in run.scores]
             result[metric.name] = pd.array(values, dtype="Float64")
             reports.append(run.report())
@@ -356,7 +375,19 @@ def score_metrics(
     return result
 
 # %% ../nbs/22_baselines.ipynb #score-metrics-2
+def _how_to_go_on(metric: Metric, store: ScoreStore | None) -> str:
+    if store is None:
+        return "interrupted; no score is kept: name a file with scores=… to be able to go on"
+    kept = f"interrupted; what was scored is kept in {store.path!r}: run the same again to go on"
+    return kept if metric.version is not None else f"{kept} ({metric.name}, without version, anew)"
+
+
 def _check_frame(frame: pd.DataFrame, metrics: Sequence[Metric]) -> None:
+    if not hasattr(frame, "columns"):
+        raise InvalidInput(f"a {type(frame).__name__} was given: pass a pandas DataFrame")
+    for metric in metrics:
+        if not isinstance(metric, Metric):
+            raise InvalidInput(f"{metric!r:.60} is no metric: pass a Metric, or a name of METRICS")
     names = [metric.name for metric in metrics]
     doubled = next((name for name in names if names.count(name) > 1), None)
     if doubled:
@@ -474,7 +505,7 @@ def _rouge(frame: pd.DataFrame, kind: str, against: str, part: str) -> list[floa
     shaped: Callable[[str], str] = _lines if kind == "rougeLsum" else str
     scores = []
     for target, summary in zip(frame[against], frame["summary"], strict=True):
-        targets = [target] if isinstance(target, str) else [t for t in target if t and t.strip()]
+        targets = [target] if isinstance(target, str) else _reference_texts(target)
         found = [scorer.score(shaped(each), shaped(summary))[kind] for each in targets]
         scores.append(sum(getattr(each, part) for each in found) / len(found))
     return scores
@@ -646,7 +677,8 @@ class GEvalRater:
 
     def rate(self, source: str, summary: str) -> Score:
         """Rate one summary."""
-        messages = self.prompt.fill(source=source, summary=summary)
+        texts = {"source": well_formed(source), "summary": well_formed(summary)}
+        messages = self.prompt.fill(**texts)
         changes = {"messages": messages, "json_schema": RATING_SCHEMA, "logprobs": 20}
         request = self.request.model_copy(update=changes)
         try:
@@ -670,7 +702,7 @@ class GEvalRater:
 # %% ../nbs/22_baselines.ipynb #geval-3
 def geval_metrics(
     engine: str | Provider,
-    dimensions: Sequence[str] = RATINGS,
+    dimensions: str | Sequence[str] = RATINGS,
     *,
     recordings: str | Path | Recordings | None = "recordings.db",
     llm: Mapping[str, Any] | None = None,
@@ -685,7 +717,7 @@ def geval_metrics(
     engine : str or Provider
         A language model, named as everywhere: ``ollama:qwen2.5:72b``, ``openai:...``,
         ``llamacpp:...`` or ``replay:...``.
-    dimensions : sequence of str
+    dimensions : str or sequence of str
         From `RATINGS`.
     recordings, llm, prompts
         As in `SEvalEx`.
@@ -708,6 +740,7 @@ def geval_metrics(
     ----------
     Liu et al. (2023), G-Eval: NLG Evaluation using GPT-4 with Better Human Alignment, EMNLP.
     """
+    dimensions = [dimensions] if isinstance(dimensions, str) else dimensions
     unknown = [name for name in dimensions if name not in RATINGS]
     if unknown:
         raise InvalidInput(f"no dimension {unknown[0]!r}: choose from {', '.join(RATINGS)}")

@@ -8,7 +8,7 @@ Docs: https://example.github.io/seval_ex/correlation.html.md"""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise, product
 from numbers import Integral, Real
@@ -68,19 +68,31 @@ def _numbers(frame: pd.DataFrame, name: str) -> np.ndarray:
         if odd is not None:
             raise InvalidInput(f"column {name!r} is not numeric: it holds {odd!r}")
     numbers = np.full(len(column), np.nan)
-    numbers[present] = given.to_numpy(dtype=float)
+    try:
+        numbers[present] = given.to_numpy(dtype=float)
+    except OverflowError:
+        raise InvalidInput(f"column {name!r} holds a number too large for a float") from None
     infinite = int(np.isinf(numbers).sum())
     if infinite:
         raise InvalidInput(f"column {name!r} holds {infinite} infinite values")
     return numbers
 
 
-def _codes(frame: pd.DataFrame, name: str) -> tuple[np.ndarray, list[Any]]:
-    """Give each label of a column a number that does not depend on the order of the rows."""
+def _labels(frame: pd.DataFrame, name: str) -> list[Any]:
+    """Read a column of labels, of which each row has one."""
     column = _column(frame, name)
     if column.isna().any():
         raise InvalidInput(f"column {name!r} has {int(column.isna().sum())} rows without a label")
-    values = column.tolist()
+    values: list[Any] = column.tolist()
+    odd = next((value for value in values if not isinstance(value, Hashable)), None)
+    if odd is not None:
+        raise InvalidInput(f"column {name!r} holds {odd!r:.60}, which is no label: make it text")
+    return values
+
+
+def _codes(frame: pd.DataFrame, name: str) -> tuple[np.ndarray, list[Any]]:
+    """Give each label of a column a number that does not depend on the order of the rows."""
+    values = _labels(frame, name)
     try:
         labels = sorted(set(values))
     except TypeError:
@@ -609,7 +621,7 @@ def williams(first: float, second: float, between: float, n: int) -> WilliamsTes
     """
     from scipy import stats
 
-    if not all(-1 <= each <= 1 for each in (first, second, between)):
+    if not all(isinstance(each, Real) and -1 <= each <= 1 for each in (first, second, between)):
         raise InvalidInput("a correlation lies from -1 to 1")
     if n < 4:
         raise InvalidInput(f"n={n}: Williams' test needs 4 points at least")
@@ -743,6 +755,16 @@ def compare(
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Correct p-values for having looked at all of them; missing ones stay missing.
 
+    Parameters
+    ----------
+    p_values
+        Each from 0 to 1, or missing: None, NaN or ``pd.NA``, so a table's column will do.
+
+    Raises
+    ------
+    InvalidInput
+        For a number outside [0, 1].
+
     Examples
     --------
     >>> holm([0.01, 0.04, None, 0.03])
@@ -753,8 +775,14 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     Holm (1979), A Simple Sequentially Rejective Multiple Test Procedure, Scandinavian Journal of
     Statistics 6.
     """
+    import pandas as pd
+
     corrected: list[float | None] = [None] * len(p_values)
-    known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    there = [(p, place) for place, p in enumerate(p_values) if not pd.isna(p)]
+    known = sorted((float(p), place) for p, place in there if p is not None)
+    wrong = next((p for p, _ in known if not 0 <= p <= 1), None)
+    if wrong is not None:
+        raise InvalidInput(f"{wrong!r} is no p-value: they lie from 0 to 1")
     least = 0.0
     for rank, (p_value, place) in enumerate(known):
         least = max(least, min(1.0, p_value * (len(known) - rank)))
@@ -823,13 +851,16 @@ def _by_annotator(
     annotations: pd.DataFrame, rating: str, document: str, system: str, annotator: str
 ) -> pd.DataFrame:
     """One row a summary, one column an annotator, in units of the rating."""
-    for name in (document, system, annotator, rating):
-        _column(annotations, name)
-    keys = [document, system, annotator]
-    if annotations.duplicated(keys).any():
+    import pandas as pd
+
+    labels = {
+        role: _labels(annotations, name)
+        for role, name in (("document", document), ("system", system), ("annotator", annotator))
+    }
+    table = pd.DataFrame(labels | {"number": _numbers(annotations, rating)})
+    if table.duplicated([*labels]).any():
         raise InvalidInput("an annotator rated a summary twice; keep one rating of each")
-    numbers = annotations[keys].assign(number=_numbers(annotations, rating))
-    wide = numbers.pivot(index=[document, system], columns=annotator, values="number")
+    wide = table.pivot(index=["document", "system"], columns="annotator", values="number")
     if wide.shape[1] < 2:
         raise InvalidInput("one annotator has nobody to agree with; give two at least")
     return wide

@@ -470,7 +470,7 @@ def check_ending(path: Path) -> tuple[str, bool]:
     Raises
     ------
     DataError
-        If the ending is unknown; the message lists those that are known.
+        If the ending is unknown (the message lists those that are known), or its library missing.
     """
     name = path.name.lower()
     zipped = name.endswith(".gz")
@@ -481,6 +481,8 @@ def check_ending(path: Path) -> tuple[str, bool]:
             f"{path}: unknown ending; known are .parquet and {text_endings}, "
             "these also with .gz; rename or convert the file"
         )
+    if known == "parquet":
+        _arrow(str(path))
     return known, zipped
 
 # %% ../nbs/20_datasets.ipynb #f67caac3

@@ -35,6 +35,7 @@ from seval_ex.ledger import (
     shown,
     to_html,
 )
+from .text import well_formed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +67,10 @@ def _read(run: Any, ledgers: Any) -> "tuple[pd.DataFrame, list[Ledger]]":
 
 def _listed(ledgers: Any) -> list[Ledger]:
     if isinstance(ledgers, str | Path):
-        return list(read_ledgers(ledgers))
+        try:
+            return list(read_ledgers(ledgers))
+        except OSError as error:
+            raise InvalidInput(f"no ledgers can be read from {str(ledgers)!r}: {error}") from error
     if isinstance(ledgers, Ledger):
         return [ledgers]
     found = list(ledgers) if isinstance(ledgers, Iterable) else [ledgers]
@@ -121,20 +125,31 @@ def pair_table(
     rows = [_row(number, ledger) for number, ledger in enumerate(ledgers)]
     table = pd.DataFrame(rows, columns=["pair", "status", "reason", *COUNTED, *SCORE_NAMES])
     table = table.astype(dict.fromkeys(SCORE_NAMES, "Float64"))
-    systems = frame["system"].astype("string").fillna("") if "system" in frame else ""
-    table.insert(1, "system", systems if isinstance(systems, str) else systems.to_numpy())
+    systems = _only(frame, "system") if "system" in frame else [""] * len(table)
+    table.insert(1, "system", ["" if pd.isna(each) else well_formed(str(each)) for each in systems])
     rated = (
-        pd.to_numeric(frame[human], errors="coerce") if human else pd.Series([None] * len(table))
+        pd.to_numeric(_only(frame, human), errors="coerce")
+        if human
+        else pd.Series([None] * len(table))
     )
     table["human"] = rated.astype("Float64").array
     return _with_disagreement(table, score)
+
+
+def _only(frame: "pd.DataFrame", name: str) -> "pd.Series[Any]":
+    """Take a column, of which there may be just one."""
+    if list(frame.columns).count(name) > 1:
+        raise InvalidInput(
+            f"the frame has more than one column {name!r}: rename or drop the others"
+        )
+    return frame[name]
 
 
 def _row(number: int, ledger: Ledger) -> tuple[Any, ...]:
     counts, values = count_verdicts(ledger), scores(ledger)
     duplicates = sum(s.duplicate_of is not None for s in ledger.statements if s.side == "summary")
     counted = (counts.tp, counts.fp, counts.fn, counts.unjudged, duplicates)
-    name = ledger.id or f"pair {number + 1}"
+    name = well_formed(ledger.id or f"pair {number + 1}")
     degrees = (values[name] for name in SCORE_NAMES)
     return (name, ledger.status.value, ledger.reason, *counted, *degrees)
 
@@ -196,6 +211,9 @@ class Query:
     descending: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("text", "system", "status", "sort"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidInput(f"{name}={getattr(self, name)!r}: pass a text, empty for all")
         _choice("verdict", self.verdict, ("", *VERDICTS))
         _choice("score", self.score, SCORE_NAMES)
         for name in ("low", "high", "human_low", "human_high", "apart"):
@@ -411,8 +429,11 @@ def _with_texts(explorer: Explorer, places: Sequence[int]) -> "pd.DataFrame":
 def _saved(text: str, path: str | Path | None) -> str | None:
     if path is None:
         return text
-    with replacing(path) as file:
-        file.write(text.encode())
+    try:
+        with replacing(path) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise InvalidInput(f"cannot write {str(path)!r}: {error}") from error
     return None
 
 # %% ../nbs/33_explore.ipynb #explore-static

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 import random
 import re
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import date
 from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise, permutations
@@ -96,6 +98,7 @@ class Outcome(StrEnum):
     CHECK_FAILED = "check_failed"
     LLM_ERROR = "llm_error"
     INVALID_INPUT = "invalid_input"
+    ERROR = "error"
 
 
 class Replacement(NamedTuple):
@@ -643,6 +646,10 @@ def _donors(old: Entity, task: Task) -> Iterator[tuple[Entity, str]]:
         yield from ((old._replace(text=t), "pattern") for t in _perturbed(old, task.draw))
 
 
+# Longer ones are no amounts, and Python refuses to read some thousands of digits.
+_MOST_DIGITS = 15
+
+
 def _perturbed(number: Entity, draw: random.Random) -> list[str]:
     """Invent numbers of a sort."""
     if number.sort in ("weekday", "month", "number word"):
@@ -653,13 +660,15 @@ def _perturbed(number: Entity, draw: random.Random) -> list[str]:
     digits = re.search(r"\d+", number.text)
     assert digits is not None
     head, tail = number.text[: digits.start()], number.text[digits.end() :]
+    if len(digits.group()) > _MOST_DIGITS:
+        return []
     value = int(digits.group())
     if number.sort in ("date", "time"):
         offers = [n for n in range(1, 12) if n != value]
     elif number.sort == "year":
         offers = [value - n for n in range(2, 9)]
     else:
-        offers = [value + n for n in range(2, 3 + value)][:9] or [3]
+        offers = [value + n for n in range(2, 3 + min(value, 8))] or [3]
     return [f"{head}{n}{tail}" for n in draw.sample(offers, min(3, len(offers)))]
 
 # %% ../nbs/23_hallucination.ipynb #is-wrong-entity
@@ -1390,12 +1399,20 @@ def _balanced(kinds: Sequence[str], count: int, seed: int) -> list[str]:
     return drawn[:count]
 
 
+def _lent(source: str, names: Names) -> tuple[Entity, ...]:
+    """List what a document can lend; one that the finder fails on lends nothing."""
+    try:
+        return (*names(source), *find_numbers(source))
+    except Exception:
+        return ()  # the document's own pairs say why
+
+
 def _pool(sources: Iterable[Any], names: Names) -> Pool:
     """Collect what documents can lend one another."""
     entities: dict[str, list[tuple[str, Entity]]] = {}
     details: list[tuple[str, str]] = []
     for source in dict.fromkeys(s for s in sources if isinstance(s, str) and _is_english(s)):
-        found = {(e.text, e.sort, e.article): e for e in (*names(source), *find_numbers(source))}
+        found = {(e.text, e.sort, e.article): e for e in _lent(source, names)}
         for entity in found.values():
             entities.setdefault(entity.sort, []).append((source, entity))
         details += [(s.text, source) for s in sentences(source) if is_detail(s.text)]
@@ -1409,10 +1426,20 @@ def _checked_kinds(kinds: str | Sequence[str], known: Sequence[str]) -> list[str
     return chosen
 
 
-def _checked_frame(frame: pd.DataFrame, columns: Sequence[str], seed: Any) -> None:
+def _check_columns(frame: pd.DataFrame, columns: Iterable[str]) -> None:
+    """Refuse a table that lacks a column or has it twice."""
+    if not hasattr(frame, "columns"):
+        raise InvalidInput(f"a {type(frame).__name__} was given: pass a pandas DataFrame")
+    at_hand = list(frame.columns)
     for column in columns:
-        if column not in frame:
-            raise InvalidInput(f"no column {column!r}; the table has: {', '.join(map(str, frame))}")
+        if at_hand.count(column) != 1:
+            there = "more than one" if column in at_hand else "no"
+            listed = ", ".join(map(str, at_hand))
+            raise InvalidInput(f"there is {there} column {column!r}; the table has: {listed}")
+
+
+def _checked_frame(frame: pd.DataFrame, columns: Sequence[str], seed: Any) -> None:
+    _check_columns(frame, columns)
     clash = [name for name in COLUMNS if name in frame]
     if clash:
         raise InvalidInput(f"the table already has {', '.join(clash)}: rename or drop them first")
@@ -1451,7 +1478,19 @@ def _by_rules(
         facts, style = facts_of(item.source), style_of(item.summary, item.source)
         return make(item.kind, Task(item.source, item.summary, facts, style, names, pool, draw))
 
-    return corrupt
+    return _each_by_itself(corrupt)
+
+
+def _each_by_itself(corrupt: Callable[[Made], Corruption]) -> Callable[[Made], Corruption]:
+    """Keep what goes wrong with one pair, as in a finder of names of your own, to that pair."""
+
+    def guarded(item: Made) -> Corruption:
+        try:
+            return corrupt(item)
+        except Exception as error:
+            return Corruption(Outcome.ERROR, well_formed(f"{type(error).__name__}: {error}"))
+
+    return guarded
 
 
 def _framed(
@@ -1609,6 +1648,8 @@ def hallucinate(
     """
     chosen = _checked_kinds(kinds, KINDS)
     _checked_frame(frame, (source, summary), seed)
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise InvalidInput(f"workers={workers!r}: pass a whole number from 1 up")
     texts = [(_text(a), _text(b)) for a, b in zip(frame[source], frame[summary], strict=True)]
     items = [
         Made(kind, *pair)
@@ -1622,12 +1663,9 @@ def hallucinate(
     model, request = _model_of(
         engine, EngineOptions("stsum_text", "en", 0.75, recordings, None, llm or {})
     )
+    ask = _each_by_itself(lambda item: _corrupt_by_model(item, model, request, finder, prompts))
     with ThreadPoolExecutor(workers) as executor:
-        found = list(
-            executor.map(
-                lambda item: _corrupt_by_model(item, model, request, finder, prompts), items
-            )
-        )
+        found = list(executor.map(ask, items))
     return _framed(frame, items, found, engine_name(engine), seed)
 
 # %% ../nbs/23_hallucination.ipynb #hallucinate-part-2
@@ -1778,6 +1816,7 @@ def score_edited(
     """
     import pandas as pd
 
+    _check_columns(frame, (source, summary, id, "kind", "corrupted", "edits", "status"))
     rows = frame[frame["status"] == Outcome.OK.value]
     texts = [*rows[summary], *rows["corrupted"]]
     pairs = zip([*rows[source], *rows[source]], texts, strict=True)
@@ -2089,16 +2128,23 @@ def paired_tests(
 # %% ../nbs/23_hallucination.ipynb #plain
 def _plain(value: Any) -> Any:
     """Turn a value of a table into JSON's kinds."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
     if isinstance(value, Edit):
         return value.model_dump()
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {well_formed(str(key)): _plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    is_missing = type(value).__name__ in ("NAType", "NaTType") or value != value
-    return None if is_missing is True else value
+    if isinstance(value, str):
+        return well_formed(value)
+    if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
+        return None
+    if isinstance(value, date):
+        return value.isoformat()
+    if not isinstance(value, bool | int | float) or value in (math.inf, -math.inf):
+        raise InvalidInput(f"{value!r:.60} has no form in JSON: turn it into text first")
+    return value
 
 
 def card_path(path: str | os.PathLike[str]) -> Path:
@@ -2131,15 +2177,27 @@ def write_hallucinations(frame: pd.DataFrame, path: str | os.PathLike[str]) -> l
     Raises
     ------
     InvalidInput
-        If the ending is another, or the folder is missing.
+        If the ending is another, the folder is missing, it is no such table, or a value has no form
+        in JSON.
+    DataError
+        If a file can't be written.
     """
     place = check_jsonl(path)
+    _check_columns(frame, [*COLUMNS, *frame.columns])
     records = frame.to_dict("records")
     lines = [json.dumps(_plain(record), ensure_ascii=False) for record in records]
-    with replacing(place) as file:
-        file.write("".join(f"{line}\n" for line in lines).encode())
-    with replacing(card_path(place)) as file:
-        file.write(data_card(frame, place.name).encode())
+    texts = {
+        place: "".join(f"{line}\n" for line in lines),
+        card_path(place): well_formed(data_card(frame, place.name)),
+    }
+    for target, text in texts.items():
+        try:
+            with replacing(target) as file:
+                file.write(text.encode())
+        except OSError as error:
+            raise DataError(
+                f"{target}: can't be written ({error}); check it and the disk"
+            ) from error
     return [place, card_path(place)]
 
 # %% ../nbs/23_hallucination.ipynb #table
@@ -2230,6 +2288,10 @@ def _loaded(record: dict[str, Any], place: str) -> dict[str, Any]:
     is_made = status is Outcome.OK
     if is_made != isinstance(record["corrupted"], str):
         raise DataError(f"{place}: status {status.value!r} does not fit the corrupted text")
+    if is_made and not isinstance(record["summary"], str):
+        raise DataError(f"{place}: the summary is no text; get the file again")
+    if isinstance(record["seed"], bool) or not isinstance(record["seed"], int):
+        raise DataError(f"{place}: the seed {record['seed']!r} is no whole number")
     if is_made and not edits_match(record["summary"], record["corrupted"], edits):
         raise DataError(f"{place}: the edits do not fit the texts; get the file again")
     return {**record, "edits": edits}
@@ -2256,14 +2318,13 @@ def load_hallucinations(path: str | os.PathLike[str]) -> pd.DataFrame:
         place = f"{path}, line {number}"
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{place}: invalid JSON ({error})") from None
         if not isinstance(record, dict):
             raise DataError(f"{place}: holds no object")
         records.append(_loaded(record, place))
     if not records:
         raise DataError(f"{path}: is empty")
-    frame = pd.DataFrame(
-        {name: [r.get(name) for r in records] for name in records[0]}, dtype=object
-    )
+    names = dict.fromkeys(name for record in records for name in record)
+    frame = pd.DataFrame({name: [r.get(name) for r in records] for name in names}, dtype=object)
     return frame.astype({"seed": "int64"})

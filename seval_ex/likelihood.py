@@ -353,7 +353,17 @@ class LanguageModel:
         list of Likelihood or ContextOverflow
             In the order of `texts`; a text that does not fit the window with its source has the
             error, naming both numbers, in place of the figures.
+
+        Raises
+        ------
+        InvalidInput
+            If `source` is no text, or `texts` no sequence of texts.
         """
+        if isinstance(texts, str):
+            raise InvalidInput("texts is one text: pass a list of texts")
+        for text in (source, *texts):
+            if not isinstance(text, str):
+                raise InvalidInput(f"{text!r:.60} is no text")
         reader = self._reader
         least = _least(source)
         if least > reader.window:

@@ -175,7 +175,7 @@ def _published_rows(published: pd.DataFrame, found: pd.DataFrame) -> pd.DataFram
     return published
 
 
-def _agreement_rows(found: pd.DataFrame) -> pd.DataFrame:
+def _agreement_rows(found: pd.DataFrame | None) -> pd.DataFrame:
     found = _as_ratings(found, "the agreement")
     for name in ("level", "coefficient"):
         _only_one(found, name, "the agreement")
@@ -284,16 +284,24 @@ def _agreement_label(found: pd.DataFrame, papers: pd.DataFrame) -> str:
     return f"{name} with the rating{level}"
 
 
+def _as_written(panels: Sequence[Any], named: str) -> None:
+    """Show the dollars in names as dollars, and not what is between them as a formula."""
+    for panel in panels:
+        for text in (panel.title, *getattr(panel, f"get_{named}ticklabels")()):
+            text.set_parse_math(False)
+
+
 def _legend(panels: Sequence[Any], handles: list[Any], is_ours: bool) -> None:
     """Put the legend below a figure of ours, and inside the last panel of somebody else's."""
     if not handles:
         return
     if is_ours:
-        panels[0].figure.legend(
-            handles=handles, loc="outside lower center", ncols=min(len(handles), 5)
-        )
+        place = {"loc": "outside lower center", "ncols": min(len(handles), 5)}
+        made = panels[0].figure.legend(handles=handles, **place)
     else:
-        panels[-1].legend(handles=handles)
+        made = panels[-1].legend(handles=handles)
+    for text in made.get_texts():
+        text.set_parse_math(False)
 
 
 def _key(label: str, **look: Any) -> Any:
@@ -378,7 +386,8 @@ def plot_agreement(
     import pandas as pd
 
     none = pd.DataFrame({"metric": [], "rating": [], "value": [], "low": [], "high": []})
-    rows = none if found is None or not len(found) else _agreement_rows(found)
+    is_there = found is not None and (not isinstance(found, pd.DataFrame) or len(found) > 0)
+    rows = _agreement_rows(found) if is_there else none
     papers = none if published is None else _published_rows(published, rows)
     ratings = list(dict.fromkeys(rows["rating"] if len(rows) else papers["rating"]))
     with theme():
@@ -399,6 +408,7 @@ def plot_agreement(
             panel.set_title(str(rating), pad=pad)
             panel.set_xlabel(_agreement_label(rows, papers))
         _legend(panels, _agreement_keys(styles, rows, len(papers) > 0), ax is None)
+        _as_written(panels, "y")
     return panels[0] if len(panels) == 1 else np.array(panels, dtype=object)
 
 
@@ -549,6 +559,7 @@ def plot_pairs(
         panel.margins(y=0.06)
         panel.autoscale_view()
         _legend([panel], _pair_keys(names), ax is None)
+        _as_written([panel], "x")
     return panel
 
 
@@ -594,8 +605,9 @@ class _Strip:
 def _strips(scored: pd.DataFrame, measure: str, by: str | None, flags: str) -> list[_Strip]:
     _has(scored, [measure, *([by] if by else [])], "the scored frame")
     ratios = _floats(scored[measure], f"the column {measure!r}")
-    if (ratios < 0).any():
-        raise InvalidInput(f"the column {measure!r} has ratios below 0: pass AR1, AR2 or ARL")
+    if (ratios < 0).any() or np.isinf(ratios).any():
+        problem = "ratios below 0 or without end"
+        raise InvalidInput(f"the column {measure!r} has {problem}: pass AR1, AR2 or ARL")
     is_flagged = np.zeros(len(scored), dtype=bool)
     if flags in scored:
         mark = f"reference_fully_extractive_{measure[-1]}"
@@ -709,6 +721,7 @@ def plot_risk(
             words += "\nflagged: the reference is wholly copied, so that its ratio says nothing"
         panel.set_xlabel(words)
         _legend([panel], _risk_keys(), ax is None)
+        _as_written([panel], "y")
     return panel
 
 
@@ -760,7 +773,7 @@ def _wilson(ratings: np.ndarray, confidence: float) -> tuple[float, float]:
 def _edges(bins: int | Sequence[float]) -> np.ndarray:
     if isinstance(bins, int) and not isinstance(bins, bool) and bins > 0:
         return np.linspace(0, 1, bins + 1)
-    edges = np.array([] if isinstance(bins, int) else list(bins), dtype=float)
+    edges = _floats([] if isinstance(bins, int | str) else bins, "bins")
     if len(edges) < 2 or (np.diff(edges) <= 0).any() or edges[0] > 0 or edges[-1] < 1:
         raise InvalidInput(f"bins={bins!r}: pass how many, or rising edges from 0 to 1")
     return edges
@@ -953,6 +966,9 @@ def run_usage(
     """
     import pandas as pd
 
+    if not isinstance(runs, Mapping):
+        kind = type(runs).__name__
+        raise InvalidInput(f"runs is a {kind}: pass a mapping of names to runs")
     rows = []
     for name, run in runs.items():
         if isinstance(run, pd.DataFrame):
@@ -1037,7 +1053,7 @@ def plot_usage(
     ['lexical', '1 pair', '0 calls']
     """
     with theme():
-        if not runs:
+        if runs is None or (isinstance(runs, Mapping) and not runs):
             return _nothing(_panels(1, ax, 5, 2)[0], "usage: no run to draw")
         found = run_usage(runs, prefix=prefix, price=price)
         (panel,) = _panels(1, ax, 6.8, 1.4 + 0.6 * len(found))
@@ -1060,6 +1076,7 @@ def plot_usage(
         panel.grid(axis="y", visible=False)
         handles = panel.get_legend_handles_labels()[0]
         _legend([panel], handles, ax is None)
+        _as_written([panel], "y")
     return panel
 
 

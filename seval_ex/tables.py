@@ -173,17 +173,20 @@ def run_table(
     Raises
     ------
     InvalidInput
-        If there is no such table or parameter.
+        If there is no such table or parameter, or nothing can be written to `out`.
     SEvalError
         If papermill is missing, or a cell failed; the executed notebook then shows where.
     """
     papermill = _papermill()
     given = _checked(name, parameters or {})
     folder = Path(out).resolve() / name
-    folder.mkdir(parents=True, exist_ok=True)
     outputs = tuple(folder / f"{name}.{ending}" for ending in ("csv", "json"))
-    for left_over in outputs:
-        left_over.unlink(missing_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for left_over in outputs:
+            left_over.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"out={str(out)!r}: nothing can be written there ({error})") from error
     notebook = _executed(papermill, name, {"out": str(folder), **given}, folder, progress)
     return TableRun(name, notebook, tuple(path for path in outputs if path.exists()))
 

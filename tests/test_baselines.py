@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -328,3 +329,57 @@ def test_the_rouge_rows_are_those_of_the_library(shared_data):
         for kind, name in {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2"}.items():
             mean = sum(each[kind].fmeasure for each in scores) / len(scores)
             assert found[name][found["summary"] == row.summary].iloc[0] == pytest.approx(mean)
+
+
+def test_one_metric_needs_no_list():
+    frame = pd.DataFrame({"summary": ["Rain fell."]})
+    assert score_metrics(frame, "length", progress=False)["length"].tolist() == [2]
+    [metric] = geval_metrics(Scripted([]), "consistency", recordings=None)
+    assert metric.name == "G-Eval consistency"
+
+
+@pytest.mark.parametrize(
+    ("frame", "metrics", "workers", "message"),
+    [
+        ({"summary": ["a"]}, ["length"], None, "a dict was given: pass a pandas DataFrame"),
+        (pd.DataFrame({"summary": ["a"]}), [None], None, "None is no metric"),
+        (pd.DataFrame({"summary": ["a"]}), [3], None, "3 is no metric"),
+        (pd.DataFrame({"summary": ["a"]}), ["length"], "2", "workers='2'"),
+    ],
+)
+def test_what_is_no_frame_metric_or_number_is_named(frame, metrics, workers, message):
+    with pytest.raises(InvalidInput, match=message):
+        score_metrics(frame, metrics, workers=workers, progress=False)
+
+
+def test_references_as_parquet_and_pandas_bring_them(tmp_path):
+    cells = [("a b", "c"), np.array(["a b", "c"], dtype=object), ["a b", None, pd.NA, "", "c"]]
+    frame = pd.DataFrame({"summary": ["a b"] * 3, "references": cells})
+    store = ScoreStore(tmp_path / "scores.db")
+    found = score_metrics(frame, "ROUGE-1", scores=store, progress=False)
+    assert found["ROUGE-1"].tolist() == [0.5] * 3 and len(store) == 1
+
+
+def test_settings_that_cannot_be_recorded_are_named(tmp_path):
+    metric = Metric("one", lambda frame: [1], (), "1", settings={"model": object()})
+    frame = pd.DataFrame({"summary": ["a"]})
+    with pytest.raises(InvalidInput, match="settings of one have no form in JSON"):
+        score_metrics(frame, [metric], scores=tmp_path / "scores.db", progress=False)
+
+
+def test_half_a_character_reaches_the_model_as_a_replacement():
+    model = Scripted(lambda request: '{"rating": 4}')
+    metrics = geval_metrics(model, "consistency", recordings=None, samples=1)
+    frame = pd.DataFrame({"summary": ["b \ud800"], "source": ["a \udfff"]}, dtype=object)
+    assert score_metrics(frame, metrics, progress=False)["G-Eval consistency"].tolist() == [4]
+
+
+def test_an_interrupt_says_what_is_kept(tmp_path):
+    def stop(frame):
+        raise KeyboardInterrupt
+
+    frame, metric = pd.DataFrame({"summary": ["a"]}), Metric("stop", stop, (), "1")
+    with pytest.raises(KeyboardInterrupt, match="no score is kept"):
+        score_metrics(frame, [metric], progress=False)
+    with pytest.raises(KeyboardInterrupt, match=r"kept in .*s.db': run the same again"):
+        score_metrics(frame, [metric], scores=tmp_path / "s.db", progress=False)

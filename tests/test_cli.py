@@ -210,3 +210,23 @@ def test_a_scored_table_can_be_scored_again_and_keeps_its_columns(tmp_path):
     first, second = (tmp_path / "b.csv").read_text().splitlines()[1:]
     assert first.startswith('"a b.","a b.","1.50","007",')
     assert second.startswith('"a b.","c.","","",')
+
+
+def test_hallucinate_takes_half_characters(tmp_path):
+    line = (
+        '{"source": "\\ud800 It sold 10 boats on Monday.", "summary": "It sold 10 \\udfff boats."}'
+    )
+    (tmp_path / "in.jsonl").write_text(line)
+    done = command("hallucinate", tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "out.jsonl").read_text("utf-8"))["summary"][11] == "\ufffd"
+
+
+def test_a_missing_library_is_named_before_any_work(files, tmp_path):
+    (tmp_path / "in.csv").write_text(f"source,summary\n{SOURCE},{SUMMARY}\n")
+    hide = "import sys; sys.modules['pyarrow'] = None; sys.argv[0] = 'seval-ex'; "
+    hide += "import seval_ex.pipeline as p; p.evaluate_pairs = None; "
+    places = [str(tmp_path / "in.csv"), str(tmp_path / "out.parquet")]
+    run = [sys.executable, "-c", hide + "from seval_ex.cli import main; main()", "evaluate"]
+    done = subprocess.run([*run, *places], capture_output=True)
+    assert "pip install 'seval_ex[parquet]'" in failure(done, 2)

@@ -620,3 +620,40 @@ def test_the_rouge_rows_of_table_2():
     assert (table["documents"] + table["skipped"] == 100).all()
     skipped = table.groupby("rating")["skipped"].unique().map(list).to_dict()
     assert skipped == {"fluency": [2], "consistency": [4], "coherence": [0], "relevance": [0]}
+
+
+def test_holm_takes_a_column_of_a_table():
+    column = pd.array([0.01, pd.NA, 0.03], dtype="Float64")
+    assert holm(column) == [0.02, None, 0.03]
+    assert holm([float("nan"), 0.01, 0.03]) == [None, 0.02, 0.03]
+    with pytest.raises(InvalidInput, match="no p-value"):
+        holm([0.5, 2])
+
+
+def test_williams_refuses_what_is_missing():
+    with pytest.raises(InvalidInput, match="a correlation lies"):
+        williams(pd.NA, 0.5, 0.5, 10)
+
+
+def ratings_by_two(**columns):
+    frame = pd.DataFrame(
+        {"id": ["a"] * 6, "system": list("xyzxyz"), "annotator": [0] * 3 + [1] * 3}
+    )
+    return frame.assign(consistency=[1, 2, 3, 1, 3, 2], **columns)
+
+
+def test_ceiling_with_a_column_called_number():
+    frame = ratings_by_two().rename(columns={"annotator": "number"})
+    found = ceiling(frame, "consistency", annotator="number", resamples=0)
+    assert found["value"].tolist() == [0.5]
+
+
+def test_a_label_is_there_and_can_be_told_from_others():
+    for column in ("id", "system", "annotator"):
+        frame = ratings_by_two(**{column: ["a", "b", "c", "d", "e", None]})
+        with pytest.raises(InvalidInput, match=f"column '{column}' has 1 rows without a label"):
+            ceiling(frame, "consistency", resamples=0)
+    with pytest.raises(InvalidInput, match="which is no label"):
+        agreement(ratings_by_two(id=[[1]] * 6), "annotator", "consistency", resamples=0)
+    with pytest.raises(InvalidInput, match="too large"):
+        agreement(ratings_by_two(huge=[10**400] * 6), "huge", "consistency", resamples=0)

@@ -4,13 +4,14 @@ import re
 import time
 from html.parser import HTMLParser
 
+import pandas as pd
 import pytest
 
 from seval_ex import Evidence, Ledger, SEvalEx, Statement, Verdict
 from seval_ex.datasets import load_sample
 from seval_ex.explore import Query, explore, page_of, receive
-from seval_ex.ledger import STYLE, html_page, to_html
-from seval_ex.pipeline import VARIANTS
+from seval_ex.ledger import STYLE, InvalidInput, html_page, to_html
+from seval_ex.pipeline import VARIANTS, evaluate_many
 
 # What GitHub keeps of a notebook's HTML, as far as the view uses any of it.
 KEPT = {"div", "h4", "p", "b", "i", "ul", "ol", "li", "br", "a", "sup", "mark", "span"}
@@ -150,3 +151,28 @@ def test_thousands_of_pairs_stay_responsive():
         assert len(page_of(explorer)["rows"]) == 50 and to_html(explorer.chosen)
     assert time.perf_counter() - start < len(clicks)
     assert explorer.query == Query(verdict="any FP", text="the", sort="disagreement")
+
+
+def test_the_explorer_takes_half_characters_and_refuses_doubled_columns(tmp_path):
+    frame = pd.DataFrame(
+        {"id": ["\ud800"], "system": ["\udfff"], "source": ["Rain."], "summary": ["\ud800 Rain."]},
+        dtype=object,
+    )
+    run = evaluate_many(SEvalEx(), frame, ledgers=True, progress=False)
+    explorer = explore(run, live=False)
+    assert explorer.table[["pair", "system"]].values.tolist() == [["\ufffd", "\ufffd"]]
+    assert explorer.to_html().encode() and explorer.to_csv().encode()
+    explorer.to_json(tmp_path / "chosen.json")
+    doubled = pd.concat([run, run[["system"]]], axis=1)
+    with pytest.raises(InvalidInput, match="more than one column 'system'"):
+        explore(doubled)
+
+
+def test_the_explorer_names_what_it_cannot_read_or_write(tmp_path):
+    with pytest.raises(InvalidInput, match="no ledgers can be read"):
+        explore(tmp_path / "none.jsonl")
+    explorer = explore([SEvalEx().evaluate("Rain.", "Rain.")], live=False)
+    with pytest.raises(InvalidInput, match="cannot write"):
+        explorer.to_csv("/proc/chosen.csv")
+    with pytest.raises(InvalidInput, match="text=None: pass a text"):
+        explorer.filter(text=None)

@@ -564,3 +564,94 @@ def test_the_command_says_what_is_wrong(table):
         done = command(*arguments)
         assert done.returncode == code and complaint in done.stderr, (arguments, done)
         assert "Traceback" not in done.stderr and done.stderr.count("\n") == 1
+
+
+def sold(boats):
+    source = f"The company sold {boats} boats in Oslo on Monday."
+    return pd.DataFrame({"source": [source], "summary": [f"The company sold {boats} boats."]})
+
+
+@pytest.mark.parametrize("boats", ["9" * 13, "9" * 5000])
+def test_a_large_number_costs_neither_memory_nor_the_run(boats):
+    start = time.perf_counter()
+    found = hallucinate(sold(boats), "entity_replacement")
+    assert found["status"].isin(["ok", "no_candidate"]).all()
+    assert time.perf_counter() - start < 5
+
+
+def test_what_fails_with_one_pair_stays_with_it():
+    def names(text):
+        if "Oslo" in text:
+            raise MemoryError("too long for the model")
+        return find_names(text)
+
+    frame = pd.concat([sold("10"), sold("10").replace("in Oslo ", "", regex=True)])
+    found = hallucinate(frame, "entity_replacement", names=names)
+    assert found["status"].tolist() == ["error", "ok"]
+    assert found["reason"].tolist()[0] == "MemoryError: too long for the model"
+
+
+def test_half_a_character_survives_as_a_replacement(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "id": ["a\ud800"],
+            "source": ["\ud800 The company sold 10 boats in Oslo on Monday."],
+            "summary": ["The company \udfff sold 10 boats on Monday."],
+        },
+        dtype=object,
+    )
+    write_hallucinations(hallucinate(frame, "entity_replacement"), tmp_path / "made.jsonl")
+    [row] = load_hallucinations(tmp_path / "made.jsonl").to_dict("records")
+    assert row["status"] == "ok" and row["id"] == "a\ufffd" and "\ufffd" in row["corrupted"]
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [(pd.Timestamp("2024-05-01"), "2024-05-01T00:00:00"), (np.array([1, 2]), [1, 2])],
+)
+def test_dates_and_arrays_are_written(tmp_path, value, read):
+    made = hallucinate(sold("10").assign(extra=[value]), "entity_replacement")
+    write_hallucinations(made, tmp_path / "made.jsonl")
+    assert load_hallucinations(tmp_path / "made.jsonl")["extra"].tolist() == [read]
+
+
+@pytest.mark.parametrize("value", [{1}, b"x", float("inf")])
+def test_what_has_no_form_in_json_is_named(tmp_path, value):
+    made = hallucinate(sold("10").assign(extra=[value]), "entity_replacement")
+    with pytest.raises(InvalidInput, match="has no form in JSON"):
+        write_hallucinations(made, tmp_path / "made.jsonl")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tables_of_another_shape_are_refused(tmp_path):
+    doubled = pd.concat([sold("10"), sold("10")[["source"]]], axis=1)
+    with pytest.raises(InvalidInput, match="more than one column 'source'"):
+        hallucinate(doubled)
+    with pytest.raises(InvalidInput, match="pass a pandas DataFrame"):
+        hallucinate([{"source": "a", "summary": "b"}])
+    with pytest.raises(InvalidInput, match="no column 'kind'"):
+        write_hallucinations(sold("10"), tmp_path / "made.jsonl")
+    with pytest.raises(InvalidInput, match="no column 'id'"):
+        score_edited(SEvalEx(), hallucinate(sold("10")), progress=False)
+    with pytest.raises(InvalidInput, match="workers=0"):
+        hallucinate(sold("10"), engine=Scripted([]), workers=0)
+
+
+def test_a_file_that_cannot_be_written_is_named():
+    with pytest.raises(DataError, match="can't be written"):
+        write_hallucinations(hallucinate(sold("10")), "/proc/made.jsonl")
+
+
+def test_damaged_lines_are_named(tmp_path):
+    path = tmp_path / "made.jsonl"
+    write_hallucinations(hallucinate(sold("10"), "entity_replacement"), path)
+    record = json.loads(path.read_text("utf-8"))
+    for change in ({"summary": 2}, {"seed": "q"}):
+        path.write_text(json.dumps(record | change), "utf-8")
+        with pytest.raises(DataError, match="line 1"):
+            load_hallucinations(path)
+    path.write_text("[" * 100_000, "utf-8")
+    with pytest.raises(DataError, match="line 1: invalid JSON"):
+        load_hallucinations(path)
+    path.write_text(json.dumps(record) + "\n" + json.dumps(record | {"late": 1}), "utf-8")
+    assert load_hallucinations(path)["late"].tolist() == [None, 1]

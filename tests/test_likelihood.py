@@ -292,3 +292,12 @@ def test_the_study_runs_on_the_sample(tmp_path):
     measured = [row for row in record["results"] if row["part"] == "agreement"]
     assert {row["metric"] for row in measured} >= {"explained", "mean log-likelihood"}
     assert all(row["n"] == 8 for row in measured)
+
+
+@pytest.mark.parametrize(
+    ("source", "texts", "message"),
+    [(OSLO, "No.", "pass a list"), (None, ["No."], "None is no text"), (OSLO, [3], "3 is no text")],
+)
+def test_what_is_no_list_of_texts_is_refused(model, source, texts, message):
+    with pytest.raises(InvalidInput, match=message):
+        model.likelihoods(source, texts)

@@ -502,3 +502,37 @@ def test_import_is_light():
 
 def test_examples_in_docstrings():
     assert doctest.testmod(seval_ex.report).failed == 0
+
+
+def test_dollars_in_names_are_no_formula():
+    odd = "$m_{<b>$"
+    frame = pd.DataFrame(
+        {"id": list("aaabbb"), odd: [1, 2, 3, 1, 2, 4], "$r^{$": [1, 2, 3, 3, 2, 1]}
+    )
+    found = agreement(frame, odd, "$r^{$", resamples=20).assign(group=odd)
+    ledger = SEvalEx().evaluate("It rained in Oslo.", "It rained.")
+    for panel in (
+        plot_agreement(found, group="group"),
+        plot_agreement(found, group="group", ax=plt.figure().add_subplot()),
+        plot_pairs([1, 0.5], [0.5, 0.2], kind=[odd, odd], names=(odd, "$b_{$")),
+        plot_risk(pd.DataFrame({"system": [odd], "AR2": [1.0]})),
+        plot_usage({odd: [ledger]}),
+    ):
+        panel.figure.canvas.draw()
+        texts = [text.get_text() for text in panel.figure.findobj(matplotlib.text.Text)]
+        assert any(odd in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: plot_agreement(5), "the agreement is a int"),
+        (lambda: plot_usage(pd.DataFrame({"run": ["a"]})), "runs is a DataFrame"),
+        (lambda: run_usage(None), "runs is a NoneType"),
+        (lambda: plot_calibration([0.1], [1], bins="x"), "bins='x'"),
+        (lambda: plot_risk(pd.DataFrame({"system": ["a"], "AR2": [np.inf]})), "without end"),
+    ],
+)
+def test_what_cannot_be_drawn_is_named(draw, message):
+    with pytest.raises(InvalidInput, match=message):
+        draw()

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from seval_ex.ledger import SEvalError
+from seval_ex.ledger import InvalidInput, SEvalError
 from seval_ex.tables import list_tables, run_table, table_data
 
 NAME = "table1_pipeline_variants"
@@ -107,3 +107,22 @@ def test_grounding_runs_on_the_sample_with_made_up_raters(tmp_path):
     assert set(results["part"]) == {"curve", "fixed", "own", "left out"}
     assert set(results["rater"].dropna()) == {"made up, noise 0.3", "made up, noise 0.6"}
     assert "MADE UP" in run.notebook.read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ["grounding", "figure3_hallucination_ttests"])
+def test_one_document_is_enough(tmp_path, name):
+    given = {"data": "sample", "limit": 1, "resamples": 20}
+    assert len(run_table(name, given, out=tmp_path, progress=False).outputs) == 2
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInput, match="nothing can be written there"):
+        run_table(NAME, out=tmp_path / "file", progress=False)
+
+
+@pytest.mark.parametrize("given", [{"rating": "zz"}, {"step": 0.0}, {"step": 0.3}])
+def test_the_grounding_study_names_a_bad_parameter(tmp_path, given):
+    [name] = given
+    with pytest.raises(SEvalError, match=f"InvalidInput: {name}="):
+        run_table("grounding", {"data": "sample", **given}, out=tmp_path, progress=False)
