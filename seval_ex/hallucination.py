@@ -152,7 +152,7 @@ def apply_edits(text: str, replacements: Iterable[Replacement]) -> tuple[str, tu
     statements = sentences(corrupted)
     return corrupted, tuple(_edit(text, each, place, statements) for each, place in made)
 
-
+# %% ../nbs/23_hallucination.ipynb #apply-edits-2
 def _edit(text: str, made: Replacement, place: int, statements: Sequence[TextSpan]) -> Edit:
     end = place + len(made.after)
     # White space around what was put in belongs to no statement.
@@ -286,7 +286,7 @@ def _capitalised(text: str) -> Iterator[TextSpan]:
     proven = {word for span, is_proven in found if is_proven for word in span.text.split()}
     yield from (s for s, _ in found if " " in s.text or s.text in proven)
 
-
+# %% ../nbs/23_hallucination.ipynb #lower-words-2
 def _sort(name: TextSpan, text: str) -> str:
     """Guess what a name names from its words and what stands around it."""
     words = name.text.lower().split()
@@ -594,7 +594,7 @@ def _name_pattern(names: tuple[str, ...]) -> re.Pattern[str]:
     longest_first = sorted(names, key=lambda name: (-len(name), name))
     return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b", re.IGNORECASE)
 
-
+# %% ../nbs/23_hallucination.ipynb #pool-2
 def _names_in(task: Task) -> list[Entity]:
     """Find the source's names in the summary, whatever their case there."""
     known = _known_names(task)
@@ -649,7 +649,7 @@ def _donors(old: Entity, task: Task) -> Iterator[tuple[Entity, str]]:
 # Longer ones are no amounts, and Python refuses to read some thousands of digits.
 _MOST_DIGITS = 15
 
-
+# %% ../nbs/23_hallucination.ipynb #is-number-2
 def _perturbed(number: Entity, draw: random.Random) -> list[str]:
     """Invent numbers of a sort."""
     if number.sort in ("weekday", "month", "number word"):
@@ -1375,7 +1375,7 @@ CONTROL_RULES: dict[str, Rule] = {
     "hedge": hedge,
 }
 
-
+# %% ../nbs/23_hallucination.ipynb #clause-order-2
 def preserve_by_rules(kind: str, task: Task) -> Corruption:
     """Change a summary's words and not its meaning."""
     if not _is_english(f"{task.summary} {task.source}"):
@@ -1492,7 +1492,7 @@ def _each_by_itself(corrupt: Callable[[Made], Corruption]) -> Callable[[Made], C
 
     return guarded
 
-
+# %% ../nbs/23_hallucination.ipynb #text-2
 def _framed(
     frame: pd.DataFrame,
     made: Sequence[Made],
@@ -2158,7 +2158,7 @@ def check_jsonl(path: str | os.PathLike[str]) -> Path:
         raise InvalidInput(f"{str(path)!r}: edited summaries are written as .jsonl; rename it")
     return Path(path)
 
-
+# %% ../nbs/23_hallucination.ipynb #plain-2
 def write_hallucinations(frame: pd.DataFrame, path: str | os.PathLike[str]) -> list[Path]:
     """Write corrupted summaries as JSON Lines, with a data card beside them.
 

@@ -263,7 +263,7 @@ class _Reader:
         values = -torch.nn.functional.cross_entropy(logits, wanted, reduction="none")
         return [tuple(row[: len(text)]) for row, text in zip(values.tolist(), texts, strict=True)]
 
-
+# %% ../nbs/08_likelihood.ipynb #reader-2
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Put texts of similar length together, up to so many tokens a batch."""
     batch: list[int] = []
@@ -381,7 +381,7 @@ class LanguageModel:
             for each in encoded
         ]
 
-
+# %% ../nbs/08_likelihood.ipynb #languagemodel-2
 _loading = threading.Lock()
 Encoded = tuple[list[int], tuple[tuple[int, int], ...]]
 
@@ -530,7 +530,7 @@ def _document_rows(
     seconds = (time.perf_counter() - start) / max(1, len(sound))
     return [{**row, "seconds": seconds} if row["status"] == Status.OK else row for row in rows]
 
-
+# %% ../nbs/08_likelihood.ipynb #texts-2
 def _row(result: Any, summary: Any, language: str) -> dict[str, Any]:
     if isinstance(result, SEvalError):
         result = result.status, str(result)

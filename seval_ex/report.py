@@ -78,7 +78,7 @@ def theme() -> Iterator[None]:
     finally:
         rcParams.update(before)
 
-
+# %% ../nbs/30_report.ipynb #theme-2
 LOOK = {
     "figure.dpi": 90,
     "axes.edgecolor": "#b0b0b0",
@@ -188,7 +188,7 @@ def _agreement_rows(found: pd.DataFrame | None) -> pd.DataFrame:
         found[name] = _floats(found[name] if name in found else [None] * len(found), name)
     return found
 
-
+# %% ../nbs/30_report.ipynb #agreement-rows-2
 def _metrics_in_order(found: pd.DataFrame, published: pd.DataFrame, order: Any) -> list[str]:
     """Best first: by mean value, by one rating, or as given; undefined ones last."""
     names = list(dict.fromkeys([*found["metric"], *published["metric"]]))
@@ -411,7 +411,7 @@ def plot_agreement(
         _as_written(panels, "y")
     return panels[0] if len(panels) == 1 else np.array(panels, dtype=object)
 
-
+# %% ../nbs/30_report.ipynb #plot-agreement-2
 def _agreement_panel(
     panel: Any,
     rating: str,
@@ -562,7 +562,7 @@ def plot_pairs(
         _as_written([panel], "x")
     return panel
 
-
+# %% ../nbs/30_report.ipynb #plot-pairs-2
 def _pair_keys(names: tuple[str, str]) -> list[Any]:
     from matplotlib.patches import Patch
 
@@ -724,7 +724,7 @@ def plot_risk(
         _as_written([panel], "y")
     return panel
 
-
+# %% ../nbs/30_report.ipynb #plot-risk-2
 def _risk_keys() -> list[Any]:
     from matplotlib.patches import Patch
 
@@ -875,7 +875,7 @@ def plot_calibration(
         panel.set(xlabel=f"support (0 to 1; mean of each bin){more}", ylabel=label)
     return panel
 
-
+# %% ../nbs/30_report.ipynb #plot-calibration-2
 def _draw_bins(panel: Any, found: Sequence[_Bin], is_share: bool) -> None:
     across = [each.support for each in found]
     if is_share:
@@ -1018,7 +1018,7 @@ def _usage_label(row: Mapping[str, Any]) -> str:
     lines = [str(row["run"]), ", ".join(first), ", ".join(second)]
     return "\n".join(line for line in lines if line)
 
-
+# %% ../nbs/30_report.ipynb #plot-usage-2
 def plot_usage(
     runs: Mapping[str, Any] | None,
     *,
@@ -1079,7 +1079,7 @@ def plot_usage(
         _as_written([panel], "y")
     return panel
 
-
+# %% ../nbs/30_report.ipynb #plot-usage-3
 def _draw_bars(panel: Any, parts: Mapping[str, tuple[np.ndarray, dict[str, Any]]]) -> None:
     from matplotlib.ticker import EngFormatter
 

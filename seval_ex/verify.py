@@ -314,7 +314,7 @@ def _contrast(
     }
     return _Contrast(replaced, _denied(words, pairs, index), _exchanged(words, pairs, index))
 
-
+# %% ../nbs/06_verify.ipynb #around-2
 def _weighed(
     words: Sequence[str],
     matched: set[int],
@@ -375,7 +375,7 @@ def _against(contrast: _Contrast, other: str) -> list[str]:
         found.append(f"“{one}” and “{two}” stand the other way round in the {other}.")
     return found
 
-
+# %% ../nbs/06_verify.ipynb #fc425673-2
 def _explained(
     statement: Statement,
     words: Sequence[str],
