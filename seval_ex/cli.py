@@ -87,6 +87,9 @@ def _reported(command: Callable[..., None]) -> Callable[..., None]:
             raise _fail(str(stopped) or kept, INTERRUPTED) from None
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
+        except BrokenPipeError:  # whoever read the output has enough, as `head` has
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(1) from None
         except Exception as error:
             if os.environ.get(DEBUG):
                 raise

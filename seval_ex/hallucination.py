@@ -28,6 +28,7 @@ import numpy as np
 import regex
 from pydantic import ValidationError
 
+from .correlation import holm
 from .datasets import DataError
 from .ledger import InvalidInput, Label, Ledger, Record, SEvalError, replacing
 from .llm import LLMError, Provider, ReplyInvalid, Request
@@ -1918,6 +1919,7 @@ def detection(
     """
     import pandas as pd
 
+    _check_columns(statements, (by,))
     rows = []
     for name in [*dict.fromkeys(statements[by]), "all"]:
         given = statements if name == "all" else statements[statements[by] == name]
@@ -1965,6 +1967,7 @@ def flag_rates(
     """
     import pandas as pd
 
+    _check_columns(statements, (by,))
     rows = []
     for name in dict.fromkeys(statements[by]):
         part = statements[(statements[by] == name) & statements["edited"].fillna(False)]
@@ -2045,17 +2048,6 @@ def _mean_row(
     low, high = _resampled(documents, lambda rows: float(values[rows].mean()), resamples, seed)
     return {name: float(values.mean()), f"{name}_low": low, f"{name}_high": high}
 
-
-def _holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Correct p-values for their number after Holm, leaving out the undefined."""
-    known = [p for p in p_values if p is not None]
-    corrected: list[float] = []
-    for rank, p in enumerate(sorted(known)):
-        raised = min(1.0, (len(known) - rank) * p)
-        corrected.append(max(raised, corrected[-1]) if corrected else raised)
-    places = dict(zip(sorted(known), corrected, strict=True))
-    return [None if p is None else places[p] for p in p_values]
-
 # %% ../nbs/23_hallucination.ipynb #mean-row-part-2
 def paired_tests(
     pairs: pd.DataFrame,
@@ -2104,6 +2096,7 @@ def paired_tests(
     columns = [f"{score}_original", f"{score}_edited"]
     if not set(columns) <= set(pairs):
         raise InvalidInput(f"score={score!r}: choose from {', '.join(PAIR_SCORES)}")
+    _check_columns(pairs, (by, document))
     rows = []
     for kind in dict.fromkeys(pairs[by]):
         given = pairs[pairs[by] == kind]
@@ -2119,7 +2112,7 @@ def paired_tests(
         row |= {"fell": float((after < before).mean()) if len(part) else None}
         rows.append(row | {"auc": auc(before, after)})
     for name in _P_VALUES:
-        for row, corrected_p in zip(rows, _holm([row[name] for row in rows]), strict=True):
+        for row, corrected_p in zip(rows, holm([row[name] for row in rows]), strict=True):
             row[f"{name}_holm"] = corrected_p
     table = pd.DataFrame(rows)
     texts = {by, "score", "mixed_status", "n", "undefined", "documents"}

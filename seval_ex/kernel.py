@@ -12,7 +12,11 @@ __all__ = ['FOLDED', 'HASH_SPREAD', 'KEY_LETTERS', 'KEY_MASKS', 'MASK_LIMIT', 'M
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, uint64
+
+try:
+    from numba import njit, uint64
+except ImportError as error:
+    raise ImportError("the kernel needs numba: pip install 'seval_ex[fast]'") from error
 
 # %% ../nbs/09_kernel.ipynb #ced5db61
 FOLDED = np.zeros(256, dtype=np.uint8)

@@ -230,3 +230,12 @@ def test_a_missing_library_is_named_before_any_work(files, tmp_path):
     run = [sys.executable, "-c", hide + "from seval_ex.cli import main; main()", "evaluate"]
     done = subprocess.run([*run, *places], capture_output=True)
     assert "pip install 'seval_ex[parquet]'" in failure(done, 2)
+
+
+def test_a_reader_that_has_enough_is_no_error():
+    code = "from seval_ex.cli import main; main()"
+    command = [sys.executable, "-c", code, "tables", "--list"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        said = process.stderr.read().decode()
+    assert said == ""

@@ -655,3 +655,13 @@ def test_damaged_lines_are_named(tmp_path):
         load_hallucinations(path)
     path.write_text(json.dumps(record) + "\n" + json.dumps(record | {"late": 1}), "utf-8")
     assert load_hallucinations(path)["late"].tolist() == [None, 1]
+
+
+def test_an_unknown_column_is_named():
+    pairs = pd.DataFrame({"id": ["a"], "kind": ["x"], "f1_original": [1.0], "f1_edited": [0.5]})
+    with pytest.raises(InvalidInput, match="no column 'sort'"):
+        paired_tests(pairs, by="sort")
+    statements = pd.DataFrame({"id": [], "kind": []})
+    for study in (detection, flag_rates):
+        with pytest.raises(InvalidInput, match="no column 'sort'"):
+            study(statements, by="sort")
