@@ -446,9 +446,12 @@ def find_metric(name: str) -> Metric:
     return METRICS[name]
 
 # %% ../nbs/22_baselines.ipynb #length
-def _version(*packages: str) -> str:
-    """Name the versions that decide a score."""
-    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
+def _version(package: str) -> str | None:
+    """Name the version of a package that decides scores; None where it is not installed."""
+    try:
+        return f"{package} {importlib.metadata.version(package)}"
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _length(frame: pd.DataFrame) -> list[int]:
@@ -512,12 +515,13 @@ def _rouge(frame: pd.DataFrame, kind: str, against: str, part: str) -> list[floa
 
 
 def _register_rouge() -> None:
+    version = _version("rouge-score")
     for name, kind in ROUGE.items():
         reference = partial(_rouge, kind=kind, against="references", part="fmeasure")
-        register(Metric(name, reference, ("references",), version="1"))
+        register(Metric(name, reference, ("references",), version=version))
     for name, kind in {"ROUGE-1": "rouge1", "ROUGE-2": "rouge2", "ROUGE-L": "rougeL"}.items():
         copied = partial(_rouge, kind=kind, against="source", part="precision")
-        register(Metric(f"{name} precision, source", copied, version="1"))
+        register(Metric(f"{name} precision, source", copied, version=version))
 
 
 _register_rouge()
@@ -528,6 +532,15 @@ def _seval_scores(frame: pd.DataFrame, evaluator: SEvalEx, score: str, workers: 
     ledgers = evaluator.evaluate_pairs(pairs, workers=workers, progress=False)
     values = ((getattr(ledger, score), ledger.status.value) for ledger in ledgers)
     return [Unscored(status) if value is None else value for value, status in values]
+
+
+def _decisive(evaluator: SEvalEx) -> dict[str, Any]:
+    """List what decides an evaluator's scores: a changed weight or model is another metric."""
+    parts = {"extractor": evaluator._parts.extractor, "verifier": evaluator._parts.verifier}
+    shown = {"engine": evaluator.name, "variant": evaluator.variant, **evaluator._settings}
+    if "llm" in shown:  # its manifest says it all; the parts hold open connections
+        parts = {name: getattr(evaluator, name) for name in parts}
+    return {**shown, "language": evaluator.language, **{k: repr(v) for k, v in parts.items()}}
 
 
 def seval_metric(
@@ -558,11 +571,11 @@ def seval_metric(
         name or f"SEval-Ex {score} ({evaluator.variant}, {evaluator.name})",
         partial(_seval_scores, evaluator=evaluator, score=score, workers=workers),
         version=_version("seval_ex"),
-        settings={key: str(value) for key, value in options.items() if key != "recordings"},
+        settings=_decisive(evaluator),
         in_processes=evaluator.engine == "lexical",
     )
 
-
+# %% ../nbs/22_baselines.ipynb #own-2
 OVERLAPS = {"1 - c1": "cS1", "1 - c2": "cS2", "1 - cL": "cSL"}
 
 
@@ -582,7 +595,7 @@ def _register_own() -> None:
     for name in ("coverage", "density"):
         register(Metric(name, partial(_measure, column=name, is_new=False), version="1"))
 
-# %% ../nbs/22_baselines.ipynb #own-2
+
 _register_own()
 
 # %% ../nbs/22_baselines.ipynb #rating-mean
