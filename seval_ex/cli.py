@@ -118,7 +118,7 @@ def _options(
         typer.echo(__version__)
         raise typer.Exit
 
-
+# %% ../nbs/32_cli.ipynb #805d8888-2
 def main() -> None:
     """Run the command `seval-ex`."""
     for stream in (sys.stdout, sys.stderr):

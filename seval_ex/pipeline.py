@@ -720,7 +720,7 @@ class Progress:
         if self._bar is not None:
             self._bar.close()
 
-
+# %% ../nbs/07_pipeline.ipynb #progress-2
 class _Spent:
     """What a run has cost so far, in words."""
 
@@ -791,7 +791,7 @@ def _next(results: "SimpleQueue[Judged | BaseException]") -> Judged | BaseExcept
 def _asks_a_model(evaluator: SEvalEx) -> bool:
     return "prompts" in evaluator._parts.manifest
 
-
+# %% ../nbs/07_pipeline.ipynb #5864c536-2
 def _how_to_go_on(evaluator: "SEvalEx", done: int, total: int) -> str:
     said = f"interrupted after {done:,} of {total:,} pairs"
     if not _asks_a_model(evaluator):
@@ -984,7 +984,7 @@ def _pairs(table: "pd.DataFrame", source: str, summary: str, id: str) -> list[di
     rows = zip(table[source], table[summary], names, strict=True)
     return [{"source": a, "summary": b, "id": name} for a, b, name in rows]
 
-
+# %% ../nbs/07_pipeline.ipynb #fa921458-2
 def _row(ledger: Ledger, with_ledger: bool) -> tuple[Any, ...]:
     values = scores(ledger)
     counted: tuple[int | None, ...] = count_verdicts(ledger)

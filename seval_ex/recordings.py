@@ -405,7 +405,7 @@ def request_with(settings: Mapping[str, Any]) -> Request:
         name = ".".join(map(str, first["loc"]))
         raise InvalidInput(f"llm: {name}={first['input']!r}: {first['msg']}") from error
 
-
+# %% ../nbs/03_recordings.ipynb #make-model-2
 def make_model(
     engine: str | Provider,
     recordings: str | Path | Recordings | None = None,
